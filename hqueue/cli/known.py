@@ -16,7 +16,7 @@ __all__ = ["check_group", "check_queue", "check_subscriber"]
 
 
 def check_queue(client: Client, queue: str) -> None:
-    """Return if there is such a queue.
+    """Check that there is such a queue.
 
     Raises:
         QueueNotFoundError: no such queue exists.
@@ -28,7 +28,7 @@ def check_queue(client: Client, queue: str) -> None:
 def check_subscriber(
     client: Client, queue: str | None, subscriber: str, *, of_topics: bool = False
 ) -> None:
-    """Return if a queue, or any if None, has such a subscriber.
+    """Check that a queue, or any queue if None, has such a subscriber.
 
     Args:
         client: the client.
@@ -51,7 +51,7 @@ def check_subscriber(
 
 
 def check_group(client: Client, queue: str | None, group: str) -> None:
-    """Return if there is such a group, and it has to do with the queue, if one is given.
+    """Check that there is such a group and, if a queue is given, that the group consumes it.
 
     Raises:
         GroupNotFoundError: no such group exists.

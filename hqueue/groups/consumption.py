@@ -106,10 +106,10 @@ class Consumption(Stepwise):
         return os.getpid() != self._pid
 
     def check_process(self) -> None:
-        """Return if this is the process that made it.
+        """Check that this process made the consumer.
 
         Raises:
-            ClosedError: it is a forked child.
+            ClosedError: this process is a forked child.
         """
         if self.inherited:
             raise ClosedError("a consumer can't be used in a forked child; make one there")

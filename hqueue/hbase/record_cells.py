@@ -103,10 +103,10 @@ class Mark(NamedTuple):
 
 
 def check_version(version: Version) -> None:
-    """Return if a record of this store may have this version.
+    """Check that a record of this store may have this version.
 
     Raises:
-        InvalidInputError: none has.
+        InvalidInputError: no record has this version.
     """
     if not 1 << (8 * NONCE_BYTES) <= version < 1 << (8 * VERSION_BYTES):
         raise InvalidInputError(
@@ -141,10 +141,10 @@ def row_key(key: str) -> bytes:
 
 
 def check_fields(fields: Fields) -> None:
-    """Return if a record holds these.
+    """Check that a record can hold these fields.
 
     Raises:
-        InvalidInputError: they are too large.
+        InvalidInputError: the fields are too large.
     """
     size = sum(map(len, fields.values()))
     if size > VALUE_BYTES_MAX:

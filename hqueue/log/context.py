@@ -51,10 +51,10 @@ class QueueContext(Stepwise):
         self._closed = True
 
     def check_open(self) -> None:
-        """Return if the queue was not closed.
+        """Check that the queue was not closed.
 
         Raises:
-            ClosedError: it was.
+            ClosedError: the queue was closed.
         """
         if self._closed:
             raise ClosedError("the queue was closed", queue=self.name)

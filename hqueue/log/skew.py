@@ -37,11 +37,11 @@ class SkewGuard:
         self._turn = Turn()
 
     def check(self, deadline: Deadline) -> Work[None]:
-        """Return if the clock may be used. Asks nothing where it `is_good`.
+        """Check that the clock may be used. Sends no request if the clock `is_good`.
 
         Raises:
-            ClockSkewError: it differs by more than the bound.
-            StoreUnavailableError: it could not be measured until the deadline.
+            ClockSkewError: the clock differs by more than the bound.
+            StoreUnavailableError: the difference could not be measured before the deadline.
         """
         if not self.is_good:
             late = partial(

@@ -59,7 +59,7 @@ class Brokers(OnStore):
 
     @stepwise
     def check(self, broker: int, cluster: str | Wait) -> Work[None]:
-        """Return if no other cluster has registered this ID.
+        """Check that no other cluster has registered this ID.
 
         Args:
             broker: the ID.

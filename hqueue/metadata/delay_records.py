@@ -1,9 +1,10 @@
-"""The records in which messages wait for their time, beside that of a share group or a subscriber.
+"""Keeps delayed messages in records beside the record of their owner: a share group or a
+subscriber.
 
-A record is made before the owner's record names it, and counts when that does. What nobody names
-any more is deleted after that. So whatever is cut off in between, each message lies in one record
-that counts; at worst a record is left that does not count, and takes room until the group or the
-subscriber is reset or deleted.
+A record of delays is made before the owner's record names it, and counts as soon as that does. A
+record that is no longer named is deleted afterwards. So wherever a writer is cut off, each message
+lies in one record that counts. At worst a record is left that does not count, and takes room until
+the group or the subscriber is reset or deleted.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ DELIVERIES_MAX = 2**31
 
 
 class Addition(NamedTuple):
-    """What `DelayRecords.add` has made."""
+    """The result of `DelayRecords.add`."""
 
     delays: tuple[Delay, ...] = ()
     """The records that the owner's record must name."""
     made: tuple[str, ...] = ()
-    """Those of them that it does not name yet."""
+    """The names of those records that it does not name yet."""
 
 
 class DelayRecords(OnStore):
     """The records of delays of one partition, for one group or subscriber. One at a time uses it.
 
     Args:
-        store: has them.
-        path: what they lie below.
+        store: keeps the records.
+        path: the path below which they lie.
         clock: as `OnStore` takes it.
     """
 
@@ -53,17 +54,17 @@ class DelayRecords(OnStore):
         super().__init__(store, clock)
         self._path = path
         self._doubtful: list[str] = []
-        """Records that the owner's record may name no more, or yet, by a write that had no answer.
-        """
+        """Records that the owner's record may no longer name, or may name already, by a write that
+        got no answer."""
 
     @stepwise
     def add(self, delays: Sequence[Delay], waiting: Collection[Delayed]) -> Work[Addition]:
-        """Make records of further messages, and of those of records that they are merged with. The
-        owner's record is written then: call `written` or `refused`, if it is known what came of it.
+        """Make records of further messages, merged with those of present records. The caller then
+        writes the owner's record, and calls `written` or `refused` if the outcome is known.
 
         Args:
-            delays: the records that the owner's record names, and that have what it says.
-            waiting: the messages.
+            delays: the records that the owner's record names, with the messages that it says.
+            waiting: the further messages.
         """
         merged = merged_with(delays, len(waiting))
         messages = list(waiting)
@@ -85,11 +86,11 @@ class DelayRecords(OnStore):
 
     @stepwise
     def written(self, named: Iterable[str]) -> Work[None]:
-        """The owner's record was certainly written: delete what it does not name, and no earlier
-        write can name any more.
+        """Note that the owner's record was certainly written, and delete records that it does not
+        name and that no earlier write can name any more.
 
         Args:
-            named: all records that it names.
+            named: all records that the owner's record names.
         """
         if self._doubtful:
             self._doubtful = sorted(set(self._doubtful).difference(named))
@@ -98,14 +99,14 @@ class DelayRecords(OnStore):
 
     @stepwise
     def refused(self, made: Sequence[str]) -> Work[None]:
-        """The write that should name these, which were made for it, was certainly not made."""
+        """Note that the write that should have named these new records was certainly not made."""
         if made and (yield from self.drop.steps(made)):
             self._doubtful = [each for each in self._doubtful if each not in made]
 
     @stepwise
     def drop(self, names: Iterable[str]) -> Work[bool]:
-        """Delete records that nothing names, nor will. If that fails they are left; whether it did
-        not.
+        """Delete records that no owner's record names or will name. Returns whether they were
+        deleted; if not, they stay.
         """
         paths = [self._path_of(each) for each in names]
         try:
@@ -117,7 +118,9 @@ class DelayRecords(OnStore):
 
     @stepwise
     def read(self, name: str) -> Work[tuple[list[Delayed], Version | None]]:
-        """The messages of a record, sorted, and its version; nothing and None if it is gone."""
+        """The messages of a record, sorted, and its version; no messages and None if the record is
+        gone.
+        """
         path = self._path_of(name)
         found = yield Read([path])
         if path not in found:
@@ -126,8 +129,8 @@ class DelayRecords(OnStore):
 
     @stepwise
     def shorten(self, name: str, left: Sequence[Delayed], version: Version) -> Work[bool]:
-        """Leave only these messages in a record, or delete it if there are none; whether it had
-        that version.
+        """Leave only these messages in a record, or delete it if there are none. Returns whether
+        the record had that version.
         """
         path = self._path_of(name)
         if not left:

@@ -1,4 +1,4 @@
-"""Messages that wait for their time, as the record of their group or subscriber names them."""
+"""Delayed messages, and the delays that the record of a group or a subscriber names."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = [
 DELAYED_TOGETHER_MAX = 10_000
 """The most messages in one record."""
 DELAYS_MAX = 2_000
-"""How many such records one partition may have. Their names take some 60 bytes each in the record
-that names them, which must stay below what every store can keep."""
+"""How many records of delays one partition may have. Each name takes some 60 bytes in the record of
+the group or subscriber, which must stay below the size that every store can keep."""
 MERGED_TOGETHER = 16
-"""So many records whose counts are of one power of 16 become one."""
+"""How many records are merged into one, if their counts have the same power of 16."""
 
 NAME = re.compile("[0-9a-f]{32}")
 
@@ -50,27 +50,27 @@ class Delay(NamedTuple):
     due_ms: int
     """When the first of its messages is due, in milliseconds since the epoch."""
     messages: int
-    """How many messages it has."""
+    """How many messages the record has."""
 
 
 def merged_with(delays: Sequence[Delay], count: int) -> list[Delay]:
-    """The records that one of so many further messages is merged with. So few records are left
-    although messages come one by one: at most 15 of each power of 16, and those that are full. And
-    a message is rewritten no more than once for each power.
+    """The records that are merged with a new record of so many messages. Merging keeps the number
+    of records small although messages come one by one: at most 15 of each power of 16, and the full
+    ones. A message is rewritten at most once for each power.
 
     Args:
-        delays: the records that there are.
-        count: how many messages are added.
+        delays: the present records.
+        count: how many messages the new record has.
     """
     by_size: defaultdict[int, list[Delay]] = defaultdict(list)
     for delay in delays:
         if delay.messages < DELAYED_TOGETHER_MAX:
             by_size[_size(delay.messages)].append(delay)
     merged: list[Delay] = []
-    left = count % DELAYED_TOGETHER_MAX  # What lies in full records stays there.
+    left = count % DELAYED_TOGETHER_MAX  # Messages in full records stay there.
     while left:
         size = _size(left)
-        # Two of the largest size fill one.
+        # Two records of the largest size fill one.
         others = 1 if size == LARGEST else MERGED_TOGETHER - 1
         same = by_size.pop(size, [])[:others]
         if len(same) < others:
@@ -81,7 +81,7 @@ def merged_with(delays: Sequence[Delay], count: int) -> list[Delay]:
 
 
 def _size(count: int) -> int:
-    """Which power of 16 a count has."""
+    """The power of 16 of a count."""
     return (count.bit_length() - 1) // 4
 
 
@@ -92,7 +92,7 @@ def delays_of(listed: Iterable[Any]) -> tuple[Delay, ...]:
     """The delays that a record names, from its JSON: a list of lists.
 
     Raises:
-        TypeError, ValueError: they are none.
+        TypeError, ValueError: the list has something that is not a delay.
     """
     return tuple(_delay_of(*each) for each in listed)
 
@@ -106,7 +106,11 @@ def _delay_of(name: object, due_ms: object, count: object) -> Delay:
 
 
 def name_of(name: object) -> str:
-    """The name of such a record; a `ValueError` if it has no such name."""
+    """Check the name of a record of delays, and return it.
+
+    Raises:
+        ValueError: the name is not valid.
+    """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError("the name of a record of delays must be 32 hexadecimal digits")
     return name

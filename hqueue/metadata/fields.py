@@ -58,10 +58,10 @@ class FieldRecords(Protocol):
 
     @stepwise
     def check_version(self, version: Version) -> Work[Any, None]:
-        """Return if a record of this store may have this version.
+        """Check that a record of this store may have this version.
 
         Raises:
-            InvalidInputError: none has.
+            InvalidInputError: no record has this version.
         """
 
     @stepwise

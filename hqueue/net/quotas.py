@@ -222,13 +222,13 @@ class PortQuotas:
         return self._rules.of(principal)
 
     def check_held(self, limit: str, held: int, principal: str | None, host: str) -> None:
-        """Return if a caller may hold one more.
+        """Check that a caller may hold one more.
 
         Args:
-            limit: of what.
-            held: how many it holds.
-            principal: who it has proven to be; None if nothing is proven.
-            host: its IP address.
+            limit: the name of the limit.
+            held: how many the caller holds.
+            principal: the caller's proven principal; None if nothing is proven.
+            host: the caller's IP address.
 
         Raises:
             BufferFullError: it holds as many as it may.

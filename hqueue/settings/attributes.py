@@ -206,10 +206,10 @@ def check_partitions(partitions: object) -> int:
 
 
 def check_same_partitions(queue: str, there: int, wanted: int) -> None:
-    """Return if a queue that is there has as many partitions as the one to create.
+    """Check that an existing queue has as many partitions as the one to create.
 
     Raises:
-        QueueExistsError: it has another number.
+        QueueExistsError: the queue has another number of partitions.
     """
     if there != wanted:
         raise QueueExistsError(

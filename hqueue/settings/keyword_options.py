@@ -107,10 +107,11 @@ class QueueAttributes(AlterableAttributes, total=False):
 
 
 def check_options(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Return if all options are known.
+    """Check that all options are known.
 
     Raises:
-        InvalidInputError: one isn't; it names the owner and the closest known one, if one is close.
+        InvalidInputError: an option is unknown. The error names the owner, and a similar known
+            option if there is one.
     """
     known = sorted(known)
     for name in given:

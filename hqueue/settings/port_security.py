@@ -81,7 +81,7 @@ class PortSecurityOptions(TypedDict, total=False):
 
 
 def check_port_security(settings: PortSecuritySettings) -> None:
-    """Return if the settings fit together.
+    """Check that the settings fit together.
 
     Raises:
         SettingsError: they don't.

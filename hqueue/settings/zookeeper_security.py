@@ -114,10 +114,10 @@ def proves_by_setting(settings: Any) -> bool:
 
 
 def check_credentials(credentials: Iterable[Credential], authentication: str) -> None:
-    """Return if credentials for ZooKeeper fit ``zookeeper_authentication``. No error shows them.
+    """Check that credentials for ZooKeeper fit ``zookeeper_authentication``. No error shows them.
 
     Raises:
-        SettingsError: they don't.
+        SettingsError: the credentials don't fit.
     """
     texts = [each.credential for each in credentials if each.scheme == SASL]
     if authentication == DIGEST and not (len(texts) == 1 and texts[0].partition(":")[1]):

@@ -97,8 +97,8 @@ def acquire(
         is_free: whether the messages of a span may be taken.
         messages_max: how many messages to take at most.
         now_ms: the current time, in milliseconds since the epoch.
-        delayed_max: how many messages may be delayed. What comes after them is not taken before
-            they can be.
+        delayed_max: how many delayed messages may be put aside. Messages after the first one too
+            many are not taken.
     """
     taking = _Taking(own, messages_max, now_ms, delayed_max)
     changed: dict[Span, list[Span]] = {}

@@ -304,7 +304,7 @@ class SharedConsumption(Stepwise):
             due_ms: as `Hands.answer` takes it.
 
         Raises:
-            BufferFullError: the group has no room for what is due later. Nothing was noted.
+            BufferFullError: the group has no room for more delayed messages. No answer was noted.
         """
         for message in messages if due_ms is not None else ():
             if not self._hands[PartitionKey(message.queue, message.partition)].takes_delays:

@@ -63,11 +63,11 @@ class NodeAccess:
         self._session.close()
 
     def check_closes(self) -> None:
-        """Return if the ACL of new nodes keeps others from changing them, and all nodes below the
-        root are HQueue's.
+        """Check that the ACL of new nodes keeps others from changing them, and that all nodes below
+        the root are HQueue's.
 
         Raises:
-            SettingsError: it doesn't, or they aren't.
+            SettingsError: the ACL doesn't, or other nodes lie below the root.
         """
         if self._has_hbase:
             raise SettingsError(

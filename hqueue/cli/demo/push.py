@@ -25,10 +25,10 @@ END_S = 20.0
 
 
 def check_worker() -> None:
-    """Return if what a worker needs is installed.
+    """Check that the packages that a worker needs are installed.
 
     Raises:
-        SettingsError: it is not.
+        SettingsError: a package is missing.
     """
     for needed in ("hqueue_workers", "prometheus_client"):
         if importlib.util.find_spec(needed) is None:

@@ -65,10 +65,10 @@ class AsyncServers:
         self._connected: PerLoop[_Connected] = PerLoop(dict, _close, _abandon)
 
     def check_open(self) -> None:
-        """Return if this was not closed.
+        """Check that the client was not closed.
 
         Raises:
-            ClosedError: it was.
+            ClosedError: the client was closed.
         """
         if self._closed:
             raise ClosedError("the client is closed")

@@ -107,10 +107,10 @@ class CellReader:
         return cells
 
     def finish(self) -> None:
-        """Return if all was taken.
+        """Check that all cells were taken.
 
         Raises:
-            ValueError: something is left.
+            ValueError: cells are left.
         """
         if self._at != len(self._block):
             raise ValueError("a cell block has more cells than it should")

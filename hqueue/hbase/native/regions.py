@@ -93,7 +93,7 @@ class TableRegions:
         self._starts = [region.start for region in self.regions]
 
     def check(self) -> None:
-        """Return if they cover all rows, each once.
+        """Check that the regions cover all rows, each once.
 
         Raises:
             StoreUnavailableError: they don't.

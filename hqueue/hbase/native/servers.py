@@ -67,10 +67,10 @@ class Servers:
                 server.connection.abandon()
 
     def check_open(self) -> None:
-        """Return if this was not closed.
+        """Check that the client was not closed.
 
         Raises:
-            ClosedError: it was.
+            ClosedError: the client was closed.
         """
         if self._closed:
             raise ClosedError("the client is closed")

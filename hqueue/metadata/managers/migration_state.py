@@ -272,10 +272,10 @@ class MigrationStateRecord(OnStore):
         return {key.rpartition("/")[2]: _acknowledged(key, each) for key, each in found.items()}
 
     def check_table(self, state: MigrationState) -> None:
-        """Return if locations in HBase are in the table that the setting names.
+        """Check that locations in HBase are in the table that the setting names.
 
         Raises:
-            SettingsError: they are in another one.
+            SettingsError: they are in another table.
         """
         if None not in (state.table, self._table) and state.table != self._table:
             raise SettingsError(
