@@ -28,6 +28,7 @@ __all__ = [
     "View",
     "load",
     "now_s",
+    "puts_of",
 ]
 
 
@@ -184,7 +185,7 @@ def load(folder: Path, final: str, counts: dict[int, int], findings: Iterable[st
     """
     history = History([], [], collections.defaultdict(list), counts, list(findings))
     for path in sorted(folder.glob("*.producer.jsonl")):
-        history.puts.extend(_puts(path.name.removesuffix(".producer.jsonl"), path))
+        history.puts.extend(puts_of(path.name.removesuffix(".producer.jsonl"), path))
     for path in sorted(folder.glob("*.reader.jsonl")):
         reader = path.name.removesuffix(".reader.jsonl")
         views = list(_views(reader, path, history.findings))
@@ -199,7 +200,8 @@ def load(folder: Path, final: str, counts: dict[int, int], findings: Iterable[st
     return history
 
 
-def _puts(producer: str, path: Path) -> Iterable[Put]:
+def puts_of(producer: str, path: Path) -> Iterable[Put]:
+    """The puts in a producer's file, in their order."""
     by_number: dict[int, Put] = {}
     for kind, number, *record in records(path):
         if kind == "invoke":

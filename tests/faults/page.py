@@ -32,6 +32,8 @@ that the puts returned. A message whose put failed is never read, and a message 
 unknown at most once. Every reader sees the same order, and no message appears behind a reader. The
 same holds for each topic that hubs own, whichever hub owns it: a message with a sequence number is
 in the topic once, and subscribers get all messages of the topic, in order, from their cursors on.
+A share group delivers each message until a consumer acknowledged it or it is a dead letter, and
+never to two at once within the lock's time.
 
 {verdict}
 
@@ -64,6 +66,13 @@ explicitly) know only the hubs' addresses. Half of their processes, chosen by th
 in asyncio, except the subscriber that acknowledges explicitly. A put gives up after 20 s and a
 request after 5 s, which is less than a recovery may take, so all three outcomes occur.
 
+Three processes share a third queue, which two more fill; some of its messages are delayed. Each of
+the three has a consumer in each of two share groups. One of these groups keeps the order of each
+key. One process polls, one iterates, and one polls in an event loop, where some calls are
+cancelled. Their programs acknowledge most messages; they release, release for later, reject and
+renew others, forget some, and acknowledge some when their locks are over. Now and then they leave
+and come back. Only they reach ZooKeeper by a proxy, which can be cut.
+
 Each process records each operation before it tries it, and then the outcome: **ok**, **fail** (not
 applied) or **unknown**. With a message's name it records a digest of topic, value, key and headers,
 so that a changed message is found. Then the producers end, the readers read to the end, and one
@@ -71,7 +80,8 @@ last reader reads everything, while the log's links, ordinals and checksums are 
 histories alone the checkers ([checker.py](../tests/faults/checker.py) for the log,
 [delivery_checker.py](../tests/faults/delivery_checker.py) for push,
 [group_checker.py](../tests/faults/group_checker.py) for the group,
-[topic_checker.py](../tests/faults/topic_checker.py) for hubs) look for:
+[topic_checker.py](../tests/faults/topic_checker.py) for hubs,
+[share_checker.py](../tests/faults/share_checker.py) for share groups) look for:
 
 """
 
@@ -79,8 +89,9 @@ _FAULTS = """
 Tests plant each of these violations in a correct history, and the checkers must find it:
 [test_checker.py](../tests/faults/test_checker.py),
 [test_delivery_checker.py](../tests/faults/test_delivery_checker.py),
-[test_group_checker.py](../tests/faults/test_group_checker.py) and
-[test_topic_checker.py](../tests/faults/test_topic_checker.py).
+[test_group_checker.py](../tests/faults/test_group_checker.py),
+[test_topic_checker.py](../tests/faults/test_topic_checker.py) and
+[test_share_checker.py](../tests/faults/test_share_checker.py).
 
 A consumer records the messages that it is given. It also records each take-over and commit twice:
 before it tries, and then with the resulting version of the group's offset. These versions give the
@@ -90,6 +101,13 @@ committed one that it was not given; that repeated messages lay after the last c
 consumer committed or got messages of a partition that another consumer had taken over.
 [test_consumer_processes.py](../tests/integration/test_consumer_processes.py) checks the same for 50
 consumers in ten processes.
+
+The program of a share consumer records when it asked for messages, which it got, what it says of
+each before it says so, and each commit that succeeded. The numbers of a message's deliveries give
+their order. So the checker can show that every acknowledged put was acknowledged by a consumer of
+each group, or is its dead letter; that nobody got a message while another consumer had it, by that
+consumer's own count of the lock's time; and that no message came again after a commit within that
+time had written that it was done.
 
 A subscriber of hubs records the cursor that each hub reports for its subscription, and the stored
 cursors are read all the time. So the checker can show that no subscription began below a stored
@@ -113,9 +131,10 @@ connection is cut. Requests to the master bypass the proxies, and so do the suit
 region servers (for the location of `hbase:meta`, and for compactions).
 
 At most one fault of the servers, one of the producers, one of the workers and subscribers, one of
-the consumers, and one of the hubs and their clients is under way at a time. The seed alone
-determines the schedule; all kinds occur once before any occurs twice. A fault that had no effect is
-not counted, and a run in which some kind never had an effect counts as failed.
+the consumers, one of the hubs and their clients, and one of the share consumers is under way at a
+time. The seed alone determines the schedule; all kinds occur once before any occurs twice. A fault
+that had no effect is not counted, and a run in which some kind never had an effect counts as
+failed.
 
 The longest stall is the longest time in which some partition accepted no put from any producer,
 during a fault or just after it. The machine has two cores, and other runs or tests ran at the same
@@ -198,6 +217,9 @@ _FOUND = """
   [test_attacked_ports.py](../tests/unit/test_attacked_ports.py).
 - A local server's process counted as ended when its first thread had ended, while its port was
   still open: [tests/unit/local/test_process.py](../tests/unit/local/test_process.py).
+- A share consumer acquired a delayed message whose time had come together with earlier messages
+  that came again. It took the delayed message for one that an operator had skipped, and the message
+  was lost: [test_share_consumer.py](../tests/unit/test_share_consumer.py).
 
 ## Run it
 
@@ -259,8 +281,9 @@ def page(runs: Sequence[Figures], pictured: int, fuzzed: Figures) -> str:
 
 
 def _run_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
-    def row(title: str, value: Callable[[Figures], int]) -> list[str]:
-        return [title, *(f"{value(run):,}" for run in runs)]
+    def row(title: str, value: Callable[[Figures], int | None]) -> list[str]:
+        found = [value(run) for run in runs]
+        return [title, *("–" if each is None else f"{each:,}" for each in found)]
 
     yield row("seconds", lambda run: run["duration_s"])
     for outcome in ("ok", "fail", "unknown"):
@@ -273,9 +296,10 @@ def _run_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
     yield row("messages consumed by a group", lambda run: run["consumed"])
     yield row("messages published by way of hubs", lambda run: run.get("published", 0))
     yield row("messages given to their subscribers", lambda run: run.get("listened", 0))
+    yield row("messages given to share consumers", lambda run: run.get("shared"))
     yield row("faults", lambda run: sum(run["faults"].values()))
     for kind in ALL_KINDS:
-        yield row(f"**{kind}**", lambda run, key=kind: run["violations"].get(key, 0))  # type: ignore[misc]
+        yield row(f"**{kind}**", lambda run, key=kind: run["violations"].get(key))  # type: ignore[misc]
 
 
 def _fault_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:

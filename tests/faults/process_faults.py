@@ -18,12 +18,13 @@ from .schedule import Planned
 
 __all__ = ["ProcessFaults"]
 
-KINDS = ("worker", "subscriber", "consumer", "hub", "publisher", "listener")
+KINDS = ("worker", "subscriber", "consumer", "hub", "publisher", "listener", "sharer")
 BOUND_S = 60.0
 
 
 class ProcessFaults:
-    """Faults of workers, subscribers and consumers; of hubs, publishers and listeners.
+    """Faults of workers, subscribers and consumers; of hubs, publishers and listeners; of share
+    consumers.
 
     Args:
         processes: has them.

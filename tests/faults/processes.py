@@ -1,5 +1,5 @@
 """The processes of a run: producers, readers, consumers, workers, subscribers and a stranger; hubs,
-their publishers and listeners.
+their publishers and listeners; suppliers and consumers of share groups.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from . import (
     producer,
     publisher,
     reader,
+    sharer,
     stranger,
     subscriber,
+    supplier,
     worker,
 )
 from .specification import Specification
@@ -39,6 +41,8 @@ _MODULES: Mapping[str, Any] = {
     "hub": hub,
     "publisher": publisher,
     "listener": listener,
+    "supplier": supplier,
+    "sharer": sharer,
 }
 
 
@@ -51,6 +55,7 @@ class Processes:
         folder: of the history and of their logs.
         settings: of their clients.
         consumers: how many are in a process of consumers.
+        own: settings of the clients of a kind of processes that differ.
         ways: the proxies that their clients go through natively, by region servers' addresses.
     """
 
@@ -62,12 +67,14 @@ class Processes:
         settings: Mapping[str, object],
         *,
         consumers: int = 1,
+        own: Mapping[str, Mapping[str, object]] | None = None,
         ways: Mapping[str, str] | None = None,
     ) -> None:
         self._queue = queue
         self._folder = folder
         self._settings = settings
         self._consumers = consumers
+        self._own = dict(own or {})
         self._ways = dict(ways or {})
         self._random = random.Random(f"{seed} processes")
         self._started = 0
@@ -149,7 +156,7 @@ class Processes:
             queue=self._queue,
             folder=self._folder,
             seed=self._random.randrange(2**32),
-            settings=self._settings,
+            settings={**self._settings, **self._own.get(kind, {})},
             partition=partition,
             consumers=self._consumers,
             ways=self._ways,

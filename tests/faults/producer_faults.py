@@ -15,14 +15,15 @@ from .schedule import Planned
 
 __all__ = ["ProducerFaults"]
 
+KINDS = ("producer", "supplier")
 MINUTE_MS = 60_000
 
 
 class ProducerFaults:
-    """Faults of producers and their clocks.
+    """Faults of producers and suppliers, and of their clocks.
 
     Args:
-        processes: the producers.
+        processes: has them.
         folder: of the histories and of the clocks.
     """
 
@@ -35,22 +36,26 @@ class ProducerFaults:
             "set-clock": self._set_clock,
         }
 
-    def _chosen(self, item: Planned) -> tuple[str, int]:
-        producers = sorted(self._processes.running("producer").items())
-        return producers[item.target % len(producers)]
+    def _chosen(self, item: Planned) -> tuple[str, str, int]:
+        running = [
+            (kind, name, pid)
+            for kind in KINDS
+            for name, pid in sorted(self._processes.running(kind).items())
+        ]
+        return running[item.target % len(running)]
 
     def _kill(self, item: Planned) -> Harm:
-        name, pid = self._chosen(item)
-        kill_under_way(pid, self._folder / f"{name}.producer.jsonl")
-        return Harm(name, lambda: self._processes.replace("producer", name))
+        kind, name, pid = self._chosen(item)
+        kill_under_way(pid, self._folder / f"{name}.{kind}.jsonl")
+        return Harm(name, lambda: self._processes.replace(kind, name))
 
     def _pause(self, item: Planned) -> Harm:
-        name, pid = self._chosen(item)
+        _, name, pid = self._chosen(item)
         os.kill(pid, signal.SIGSTOP)
         return Harm(name, lambda: os.kill(pid, signal.SIGCONT))
 
     def _set_clock(self, item: Planned) -> Harm:
-        name, _ = self._chosen(item)
+        _, name, _ = self._chosen(item)
         path = self._folder / f"{name}.clock"
         minutes = (1 + 4 * abs(item.change)) * (1 if item.change > 0 else -1)
         set_clock(path, int(minutes * MINUTE_MS))

@@ -14,11 +14,12 @@ from .messages import has_extras
 from .nemesis import Event
 from .run import Result
 from .schedule import FAULTS, SERVERS
+from .share_checker import SHARE_KINDS
 from .topic_checker import TOPIC_KINDS
 
 __all__ = ["ALL_KINDS", "figures", "stalls", "summary"]
 
-ALL_KINDS = KINDS | DELIVERY_KINDS | GROUP_KINDS | TOPIC_KINDS
+ALL_KINDS = KINDS | DELIVERY_KINDS | GROUP_KINDS | TOPIC_KINDS | SHARE_KINDS
 """Every kind of violation, and what it is."""
 
 SHOWN_MAX = 50
@@ -80,6 +81,7 @@ def figures(result: Result) -> dict[str, object]:
         "consumed": sum(len(handed.messages) for handed in history.group.handed),
         "published": sum(map(len, result.topics.final.values())),
         "listened": sum(len(given.messages) for given in result.topics.given),
+        "shared": len(result.shares.handed),
         "takeovers_s": _takeovers_s(result),
         "violations": {kind: violations[kind] for kind in ALL_KINDS},
         "failures": len(result.failures),

@@ -11,6 +11,7 @@ from pathlib import Path
 import hqueue
 from hqueue import Queue, local
 from hqueue.errors import CorruptLogError
+from tests.support.zookeeper_faults import zookeeper_proxy
 
 from .checker import Violation, check
 from .checkpoints import CheckpointWatch
@@ -24,7 +25,11 @@ from .producer_faults import ProducerFaults
 from .reader import noted
 from .schedule import NATIVE, schedule
 from .server_faults import ServerFaults
-from .specification import DELIVERED, DRAINED, STOP, topics_queue
+from .share_checker import check_shares
+from .share_faults import ShareFaults
+from .share_history import ShareHistory
+from .share_log import read_shares
+from .specification import DELIVERED, DRAINED, STOP, shares_queue, topics_queue
 from .topic_checker import check_topics
 from .topic_faults import TopicFaults
 from .topic_history import TopicHistory
@@ -35,8 +40,8 @@ __all__ = ["Options", "Result", "read_all", "run"]
 
 FINAL = "final"
 ENDINGS = {
-    STOP: ["producer", "publisher"],
-    DRAINED: ["stranger", "reader", "consumer", "subscriber", "listener"],
+    STOP: ["producer", "publisher", "supplier"],
+    DRAINED: ["stranger", "reader", "consumer", "subscriber", "listener", "sharer"],
     DELIVERED: ["worker", "hub"],
 }
 """Which mark ends which kinds of processes, in this order."""
@@ -45,6 +50,7 @@ READS_OF_ALL_MAX = 5
 NOTED_MAX = 500
 PARTITIONS = 6
 TOPICS_PARTITIONS = 3
+SHARES_PARTITIONS = 2
 ATTRIBUTES = {
     "memstore_flush_bytes": 2 * 1024 * 1024,
     "compaction_files_min": 3,
@@ -87,6 +93,7 @@ class Result:
     options: Options
     history: History
     topics: TopicHistory
+    shares: ShareHistory
     events: list[Event]
     violations: list[Violation]
     failures: list[str]
@@ -100,9 +107,14 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
     name = f"faults-{options.seed}-{os.getpid()}"
-    with ways_to(server) as ways, hqueue.connect(server.settings()) as client:
+    with (
+        ways_to(server) as ways,
+        zookeeper_proxy(server.settings().zookeeper) as before_zookeeper,
+        hqueue.connect(server.settings()) as client,
+    ):
         queue = client.create_queue(name, partitions=PARTITIONS, ttl="1d", **ATTRIBUTES)
         client.create_queue(topics_queue(name), partitions=TOPICS_PARTITIONS, ttl="1d")
+        client.create_queue(shares_queue(name), partitions=SHARES_PARTITIONS, ttl="1d")
         settings = ways.settings()
         processes = Processes(
             options.seed,
@@ -113,6 +125,7 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
                 "zookeeper": settings.zookeeper,
                 **CLIENT_SETTINGS,
             },
+            own={"sharer": {"zookeeper": f"127.0.0.1:{before_zookeeper.port}"}},
             ways=ways.addresses,
         )
         servers = ServerFaults(server, client, name, ways, fill=processes.fill, say=say)
@@ -123,6 +136,7 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
                 **producers.kinds,
                 **ProcessFaults(processes, options.folder).kinds,
                 **TopicFaults(processes.hubs, topics_queue(name), client).kinds,
+                **ShareFaults(before_zookeeper).kinds,
             },
             say,
         )
@@ -148,14 +162,18 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
         history = insist(lambda: read_all(queue, options.folder), say)
         history.deposed = servers.deposed
         topics = insist(lambda: read_topics(client, topics_queue(name), options.folder), say)
+        shares = insist(lambda: read_shares(client, shares_queue(name), options.folder), say)
     say("checking")
     violations = [
         *check(history),
         *check_deliveries(history),
         *check_group(history),
         *check_topics(topics),
+        *check_shares(shares),
     ]
-    return Result(options, history, topics, nemesis.events, violations, failures, began_s, ended_s)
+    return Result(
+        options, history, topics, shares, nemesis.events, violations, failures, began_s, ended_s
+    )
 
 
 def read_all(queue: Queue, folder: Path) -> History:

@@ -1,8 +1,9 @@
 """When which fault comes: drawn from the seed alone, so the same seed gives the same schedule.
 
-There are five tracks. At most one fault of the servers, one of the producers, one of the workers
-and subscribers, one of the consumers and one of the hubs and whom they serve is under way at a
-time; on each track they come one after the other, with a calm between them.
+There are six tracks. At most one fault of the servers, one of the producers, one of the workers
+and subscribers, one of the consumers, one of the hubs and whom they serve, and one of the share
+consumers is under way at a time; on each track they come one after the other, with a calm between
+them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = [
     "PRODUCERS",
     "PUSH",
     "SERVERS",
+    "SHARES",
     "Fault",
     "Planned",
     "Track",
@@ -30,7 +32,8 @@ __all__ = [
 CALM_S = (1.5, 4.0)
 NATIVE, GATEWAYS = "native", "gateways"
 SERVERS, PRODUCERS, PUSH, GROUPS, HUBS = "servers", "producers", "push", "groups", "hubs"
-TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS, HUBS)
+SHARES = "share groups"
+TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS, HUBS, SHARES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +83,7 @@ FAULTS: dict[str, Fault] = {
         Fault(
             "cut-connections",
             "cut the connection of some requests before they arrive, of others before their "
-            "answer,"
+            "answer, "
             "and never answer others; delay some conditional puts by seconds",
             (5, 8),
         ),
@@ -185,6 +188,24 @@ FAULTS: dict[str, Fault] = {
             "SIGSTOP a subscriber of hubs for longer than its session lasts, then resume it",
             (7, 10),
             HUBS,
+        ),
+        Fault(
+            "kill-sharer",
+            "kill -9 a process with a consumer in each share group, and start another",
+            (0, 4),
+            SHARES,
+        ),
+        Fault(
+            "pause-sharer",
+            "SIGSTOP such a process for longer than its locks and its session last, then resume it",
+            (7, 10),
+            SHARES,
+        ),
+        Fault(
+            "cut-sharers",
+            "cut all share consumers from ZooKeeper, for as long as a session lasts or longer",
+            (3, 8),
+            SHARES,
         ),
     )
 }

@@ -11,7 +11,7 @@ from hqueue import Settings
 
 from .ways import install
 
-__all__ = ["Specification", "topics_queue"]
+__all__ = ["Specification", "shares_queue", "topics_queue"]
 
 STOP, DRAINED, CONSUMED, DELIVERED = "stop", "drained", "consumed", "delivered"
 
@@ -19,6 +19,11 @@ STOP, DRAINED, CONSUMED, DELIVERED = "stop", "drained", "consumed", "delivered"
 def topics_queue(queue: str) -> str:
     """The queue of a run's topics."""
     return f"{queue}-topics"
+
+
+def shares_queue(queue: str) -> str:
+    """The queue of a run's share groups."""
+    return f"{queue}-shares"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +80,11 @@ class Specification:
     def topics_queue(self) -> str:
         """The queue whose topics hubs own: apart, so that each checker sees what is its own."""
         return topics_queue(self.queue)
+
+    @property
+    def shares_queue(self) -> str:
+        """The queue of the share groups: apart, since their dead letters lie in it."""
+        return shares_queue(self.queue)
 
     def stopped(self) -> bool:
         """Whether no more must be put."""

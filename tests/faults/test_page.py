@@ -8,6 +8,8 @@ from .page import page
 from .report import ALL_KINDS
 from .schedule import FAULTS
 
+CELLS = {"executions": 12_000, "seconds": 300.0, "findings": 1}
+
 
 def run(seed: int, lost: int) -> dict[str, Any]:
     return {
@@ -23,21 +25,30 @@ def run(seed: int, lost: int) -> dict[str, Any]:
         "consumed": 6_000,
         "published": 2_000,
         "listened": 4_000,
+        "shared": 1_500,
         "violations": {**dict.fromkeys(ALL_KINDS, 0), "lost": lost},
         "longest_stall_s": {"kill-meta": 12.5},
     }
 
 
 def test_all_runs_are_in_the_page_with_what_they_found() -> None:
-    cells = {"executions": 12_000, "seconds": 300.0, "findings": 1}
-    text = page([run(1, 0), run(2, 4)], 1, {"seed": 9, "targets": {"cells": cells}})
+    text = page([run(1, 0), run(2, 4)], 1, {"seed": 9, "targets": {"cells": CELLS}})
     assert "## Strangers at the ports" in text
     assert f"20 minutes of 2 runs, with {4 * len(FAULTS)} faults and 2,046 puts" in text
     assert "promises were broken 4 times" in text
     assert "| **lost** | 0 | 4 |" in text
     assert "| with a key or headers | 2,400 | 2,400 |" in text
     assert "| messages consumed by a group | 6,000 | 6,000 |" in text
+    assert "| messages given to share consumers | 1,500 | 1,500 |" in text
     assert "| `kill-meta` | 2 (12.5 s) | 2 (12.5 s) |" in text
     assert "![seed 1](reliability-seed-1.png)" in text
     assert "5 minutes (seed 9)" in text
     assert "| `cells` | 12,000 | 1 |" in text
+
+
+def test_what_an_earlier_run_did_not_look_for_is_not_said_to_be_none() -> None:
+    earlier = run(1, 0)
+    del earlier["shared"], earlier["violations"]["contended"]
+    text = page([earlier, run(2, 0)], 1, {"seed": 9, "targets": {"cells": CELLS}})
+    assert "| messages given to share consumers | – | 1,500 |" in text
+    assert "| **contended** | – | 0 |" in text

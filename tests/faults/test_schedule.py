@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from .schedule import FAULTS, GROUPS, HUBS, PRODUCERS, PUSH, SERVERS, Planned, schedule
+from .schedule import FAULTS, GROUPS, HUBS, PRODUCERS, PUSH, SERVERS, SHARES, Planned, schedule
 
 
 def beginning(seed: int) -> dict[str, list[Planned]]:
@@ -20,7 +20,7 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
     assert beginning(1)[SERVERS] != beginning(2)[SERVERS]
 
 
-@pytest.mark.parametrize("track", [SERVERS, PRODUCERS, PUSH, GROUPS, HUBS])
+@pytest.mark.parametrize("track", [SERVERS, PRODUCERS, PUSH, GROUPS, HUBS, SHARES])
 def test_all_kinds_come_before_any_comes_again(track: str) -> None:
     kinds = {name for name, fault in FAULTS.items() if fault.track == track}
     came = [item.fault for item in beginning(1)[track]]

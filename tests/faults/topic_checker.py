@@ -28,8 +28,7 @@ TOPIC_KINDS = {
     "ungiven": "a message of a topic that its subscriber was never given",
     "forgotten": "a subscription that began below a cursor that had been stored",
     "regiven": "a message at or below the first cursor of its subscription, or at or below a "
-    "cursor"
-    "that had been stored long before",
+    "cursor that had been stored long before",
 }
 """What is looked for."""
 
