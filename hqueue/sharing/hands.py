@@ -137,6 +137,12 @@ class Hands:
             self._return_all_of(slot_of(message))
         return True
 
+    def due(self, left_ms: float) -> list[int]:
+        """What the program has, and whose locks lapse within so long."""
+        until_ms = self._now_ms() + left_ms
+        held = self.partition.held
+        return [each for each in list(self.out) if each in held and held[each].until_ms <= until_ms]
+
     def reject(self, message: AcquiredMessage, reason: str) -> bool:
         """Note that a message must become a dead letter. Returns whether the program has it."""
         has = int(message.id) in self.partition.held

@@ -38,6 +38,13 @@ class ShareOptions(TypedDict, total=False):
     default.
     """
 
+    auto_renew: bool
+    """Whether the locks of messages without an answer are renewed for as long as the consumer
+    lives, by a task of its event loop, or of the library's own. Then `lock_ms` only says how long
+    others wait for what a consumer had that is gone; a message that is never answered is delivered
+    to nobody else before the consumer is closed. False by default.
+    """
+
     ordered_by_key: bool
     """Whether a message waits until all earlier ones with its key are answered for good. All
     consumers of a group must use the same value. False by default.
@@ -56,6 +63,7 @@ class ShareSettings:
     deliveries_max: int | None = 5
     start: Start = EARLIEST
     auto_acknowledge: bool = True
+    auto_renew: bool = False
     ordered_by_key: bool = False
 
     @classmethod
@@ -72,7 +80,7 @@ class ShareSettings:
             most = check_whole(self.deliveries_max, 1, 1_000_000, option="deliveries_max")
             object.__setattr__(self, "deliveries_max", most)
         object.__setattr__(self, "start", check_start(self.start))
-        for name in ("auto_acknowledge", "ordered_by_key"):
+        for name in ("auto_acknowledge", "auto_renew", "ordered_by_key"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise InvalidInputError(f"{name} must be True or False", **{name: value})

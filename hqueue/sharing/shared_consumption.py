@@ -8,7 +8,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from hqueue.dead_letters.of_groups import GroupDeadLetters
 from hqueue.errors import (
@@ -36,6 +36,7 @@ from hqueue.sharing.acquired_message import AcquiredMessage
 from hqueue.sharing.acquisition import Taken
 from hqueue.sharing.hands import Hands
 from hqueue.sharing.held import Answer
+from hqueue.sharing.lock_renewal import RENEWED_BELOW, LockRenewal
 from hqueue.sharing.partition_reading import BYTES_MAX, PartitionReading
 from hqueue.sharing.share_options import ShareSettings
 from hqueue.sharing.shared_partition import SharedPartition, ShareRecords
@@ -43,6 +44,8 @@ from hqueue.sharing.shared_partition import SharedPartition, ShareRecords
 __all__ = ["SharedConsumption"]
 
 logger = Log(__name__)
+
+Result = TypeVar("Result")
 
 PAUSES = Backoff(2.0, 50.0, growth=1.5)
 """The pauses between two looks for messages while none come."""
@@ -97,6 +100,7 @@ class SharedConsumption(Stepwise):
         self._loop = loop
         self._coordination: Coordination | None = None
         self._registration: Registration | None = None
+        self._renewal: LockRenewal | None = None
         self._logs: dict[str, QueueLog] = {}
         self._hands: dict[PartitionKey, Hands] = {}
         self._turns: list[PartitionKey] = []
@@ -169,6 +173,12 @@ class SharedConsumption(Stepwise):
                 key = PartitionKey(queue, number)
                 self._hands[key] = self._new_hands(coordination, log, key)
         self._turns = sorted(self._hands, key=lambda _: uuid.uuid4())
+        if self._settings.auto_renew and self._renewal is None:
+            # A call sends one request after the other, and each is bounded.
+            wait_ms = 2.0 * self._cluster.settings.operation_timeout_ms
+            self._renewal = LockRenewal(
+                self._renew, self._settings.lock_ms, wait_ms, coordination.store.loop, self._clock
+            )
 
     def _new_hands(self, coordination: Coordination, log: QueueLog, key: PartitionKey) -> Hands:
         settings = self._settings
@@ -206,13 +216,21 @@ class SharedConsumption(Stepwise):
             messages_max: how many to hand out at most.
             acquire_max: how many to acquire at a time, at most.
         """
+        self._last = None
+        taking = self._take(timeout_ms, messages_max, acquire_max)
+        return (yield from self._in_turn(taking))
+
+    def _take(
+        self, timeout_ms: float, messages_max: int, acquire_max: int
+    ) -> Work[Any, list[AcquiredMessage]]:
         waiting = Deadline(self._clock, timeout_ms)
         pause_ms = 0.0
-        self._last = None
         while not self._stopping:
             if self._closed:
                 raise ClosedError("the consumer was closed")
             yield from self._write_old()
+            if self._renewal is not None:
+                yield from self._renewal.renew()
             for key in list(self._turns):
                 self._last = key
                 messages = yield from self._take_of(self._hands[key], messages_max, acquire_max)
@@ -341,6 +359,9 @@ class SharedConsumption(Stepwise):
     @stepwise
     def write(self) -> Work[Any, None]:
         """Write all answers. Raises as `hqueue.ShareConsumer.commit`."""
+        yield from self._in_turn(self._write())
+
+    def _write(self) -> Work[Any, None]:
         self._wrote_ms = self._clock.monotonic_ms()
         for hands in self._hands.values():
             if hands.partition.answers or hands.rejections:
@@ -348,7 +369,20 @@ class SharedConsumption(Stepwise):
 
     def _write_old(self) -> Work[Any, None]:
         if self._clock.monotonic_ms() - self._wrote_ms >= WRITE_EVERY_MS:
-            yield from self.write.steps()
+            yield from self._write()
+
+    def _renew(self) -> Work[Any, None]:
+        """Renew the locks of what the program has, where less than a part of them is left."""
+        left_ms = RENEWED_BELOW * self._settings.lock_ms
+        for hands in self._hands.values():
+            due = hands.due(left_ms)
+            if due:
+                yield hands.partition.exchange.asked(0, due)
+                self._report(hands)
+
+    def _in_turn(self, work: Work[Any, Result]) -> Work[Any, Result]:
+        """The work of a call, while which no task renews anything."""
+        return work if self._renewal is None else self._renewal.in_turn(work)
 
     # Looking for more messages.
 
@@ -422,16 +456,19 @@ class SharedConsumption(Stepwise):
             acknowledge: whether messages without an answer are acknowledged. If not, they are
                 released.
         """
+        yield from self._in_turn(self._close(acknowledge))
+
+    def _close(self, acknowledge: bool) -> Work[Any, None]:
         self._closed = True
         for hands in self._hands.values():
             hands.return_waiting()
             hands.answer_all(Answer.DONE if acknowledge else Answer.RELEASE)
         failure: HQueueError | None = None
         try:
-            yield from self.write.steps()
+            yield from self._write()
         except HQueueError as exc:
             failure = exc
-        yield from self.leave.steps()
+        yield from self._leave()
         if failure is not None:
             raise failure
 
@@ -440,7 +477,12 @@ class SharedConsumption(Stepwise):
         """Leave the group without writing answers, and free everything. Other consumers get the
         messages when their locks lapse.
         """
+        yield from self._in_turn(self._leave())
+
+    def _leave(self) -> Work[Any, None]:
         self._closed = True
+        if self._renewal is not None:
+            self._renewal.close()
         for hands in self._hands.values():
             yield from hands.partition.reading.release()
         registration, self._registration = self._registration, None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -189,11 +189,12 @@ class SharedPartition(OnStore):
         return True
 
     @stepwise
-    def exchange(self, messages_max: int) -> Work[list[Taken]]:
+    def exchange(self, messages_max: int, renewed: Collection[int] = ()) -> Work[list[Taken]]:
         """Write the answers, and take messages, in one write if no other consumer writes meanwhile.
 
         Args:
             messages_max: how many messages to take at most; 0 to write answers only.
+            renewed: messages whose locks are renewed, unless they have an answer.
 
         Returns:
             The messages that were taken: first the late ones, then the others, each in the order of
@@ -209,7 +210,7 @@ class SharedPartition(OnStore):
         while True:
             known = self._known or (yield from self._read())
             self._give_up_lapsed()
-            answers = self._answers()
+            answers = self._answers(renewed)
             # A write that renews or gives back acquires nothing: if its answer got lost, the
             # messages that it acquired would look like those that it renewed.
             only_done = all(each is Answer.DONE for each in answers.values())
@@ -229,8 +230,11 @@ class SharedPartition(OnStore):
             yield Pause(random.uniform(0, pause_ms))
             pause_ms = min(2 * pause_ms, CONFLICT_MS_MAX)
 
-    def _answers(self) -> dict[int, Answer]:
-        return {each: held.answer for each, held in self.held.items() if held.answer is not None}
+    def _answers(self, renewed: Collection[int]) -> dict[int, Answer]:
+        answers = {each: Answer.RENEW for each in renewed if each in self.held}
+        return answers | {
+            each: held.answer for each, held in self.held.items() if held.answer is not None
+        }
 
     def _try(
         self, known: _Known, answers: Mapping[int, Answer], messages_max: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
 import signal
 import subprocess
@@ -218,7 +219,7 @@ def test_jobs_that_fail_are_tried_again_and_rejected_at_last_whoever_is_killed(
 
 @pytest.mark.usefixtures("server")
 def test_calls_are_made_or_dead_letters_whoever_is_killed(
-    examples: Examples, opened: hqueue.Queue, name: str, tmp_path: Path
+    examples: Examples, client: hqueue.Client, opened: hqueue.Queue, name: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
 
@@ -231,9 +232,18 @@ def test_calls_are_made_or_dead_letters_whoever_is_killed(
     def done() -> set[str]:
         return set(log.read_text().splitlines() if log.exists() else ())
 
+    def oldest_ms() -> int:
+        partitions = client.describe_group("tasks", queue=name).partitions
+        return max(each.shared.acquired_age_ms for each in partitions if each.shared)
+
     killed = [work(), work()]
     call("append", str(log), "first")
     wait_for(lambda: done() == {"first"}, "a worker makes a call")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    call("append", str(pipe), "long")
+    wait_for(lambda: oldest_ms() > 3_000, "a call takes longer than its lock lasts")
+    assert pipe.read_text() == "long\n", "the other worker did not get it"
     opened.put([Message("append", json.dumps([str(log), str(n)]).encode()) for n in range(40)])
     opened.put(Message("append", json.dumps([str(tmp_path), "never"]).encode()))
     opened.put(Message("unknown", b"[]").delayed(datetime.timedelta(seconds=1)))

@@ -150,6 +150,41 @@ def test_who_renews_keeps_its_messages(client: hqueue.Client, join: Join) -> Non
     assert rest(a, b) == []
 
 
+def test_a_consumer_that_renews_by_itself_keeps_what_has_no_answer_until_it_is_closed(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 3)
+    a = join(auto_acknowledge=False, auto_renew=True, lock_ms=LONG_MS)
+    b = join(auto_acknowledge=False)
+    first, second, _ = a.poll(WAIT_MS)
+    assert b.poll(0.7 * LONG_MS) == []
+    assert a.poll(0.7 * LONG_MS) == []  # Its own call renews them meanwhile.
+    a.acknowledge(first)
+    a.release(second)
+    a.commit()
+    (again,) = b.poll(WAIT_MS)
+    assert (int(again.value), again.deliveries) == (1, 2)
+    a.close(acknowledge=False)
+    assert [(int(m.value), m.deliveries) for m in b.poll(WAIT_MS)] == [(2, 2)]
+
+
+def test_locks_that_can_not_be_renewed_are_renewed_when_that_is_possible_again(
+    client: hqueue.Client, join: Join, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(client, 1)
+    a = join(auto_renew=True, lock_ms=LONG_MS)
+    (message,) = a.poll(WAIT_MS)
+    records, path = client.coordination.store.records, "/hqueue/consumers/g/shares/q/0-0"
+    good = records.read([path])[path]
+    records.write({path: Change(b"no record", good.version)})
+    wait_for(lambda: "can't be renewed: " in caplog.text, "a renewal fails")
+    records.write({path: Change(good.value, records.read([path])[path].version)})
+    wait_for(lambda: "are renewed again" in caplog.text, "one succeeds")
+    a.acknowledge(message)
+    a.close()
+    assert rest(join()) == []
+
+
 def test_a_late_answer_counts_if_nobody_got_the_message_since(
     client: hqueue.Client, join: Join
 ) -> None:
@@ -361,6 +396,7 @@ def test_a_group_is_of_one_kind(client: hqueue.Client, join: Join) -> None:
         ({"deliveries_max": 0}, "deliveries_max"),
         ({"start": "sometime"}, "position"),
         ({"ordered_by_key": 1}, "ordered_by_key"),
+        ({"auto_renew": None}, "auto_renew"),
         ({"lock": 1}, "no such option"),
         ({"group": ""}, "name of a group"),
         ({"queues": []}, "at least one queue"),

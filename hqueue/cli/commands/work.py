@@ -110,7 +110,6 @@ def work(
     plan = WorkPlan(
         command=command,
         jobs=jobs,
-        lock_ms=lock_ms,
         timeout_ms=timeout_ms,
         grace_ms=grace_ms,
         retries=Retries(deliveries_max, retry_ms),
@@ -126,6 +125,7 @@ def work(
         "ordered_by_key": ordered_by_key,
         "deliveries_max": deliveries_max,
         "auto_acknowledge": False,
+        "auto_renew": True,
     }
     asyncio.run(_work(session_of(context).client, queue, plan, options))
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hqueue.aio.share_consumer import ShareConsumer
 from hqueue.cli.commands.work_process import Retries, run, verdict
 from hqueue.cli.exits import say
-from hqueue.errors import BufferFullError, HQueueError
+from hqueue.errors import BufferFullError
 from hqueue.sharing.acquired_message import AcquiredMessage
 
 __all__ = ["Jobs", "WorkPlan"]
@@ -30,7 +30,6 @@ class WorkPlan:
 
     command: Sequence[str]
     jobs: int
-    lock_ms: int
     timeout_ms: int | None
     grace_ms: int
     retries: Retries
@@ -42,11 +41,12 @@ class WorkPlan:
 class Jobs:
     """Runs a process for each message that a consumer returns, and answers when the process ends.
 
-    The lock of a message is renewed while its process runs. After a stop, processes may go on for
-    the plan's `grace_ms`. Messages without an answer are released when the consumer is closed.
+    The consumer renews the lock of a message while its process runs. After a stop, processes may go
+    on for the plan's `grace_ms`. Messages without an answer are released when the consumer is
+    closed.
 
     Args:
-        consumer: returns the messages. Its `auto_acknowledge` is False.
+        consumer: returns the messages. Its `auto_acknowledge` is False, its `auto_renew` True.
         plan: how the messages are processed.
     """
 
@@ -60,7 +60,6 @@ class Jobs:
         self._changed = asyncio.Event()
         self._stopping = False
         self._failure: BaseException | None = None
-        self._renewed_s = time.monotonic()
 
     def request_stop(self) -> None:
         """Take no further messages. Any thread may call this."""
@@ -82,18 +81,16 @@ class Jobs:
         idle_s = math.inf if self._plan.idle_ms is None else self._plan.idle_ms / 1e3
         busy_s = time.monotonic()
         while left and not self._stopping:
-            await self._renew()
             room = min(left, self._plan.jobs - (len(self._tasks) - len(self._waiting)))
             if room <= 0 or len(self._waiting) >= WAITING_MAX:
-                await self._wait(self._renew_in_s)
+                await self._wait(POLL_MS / 1e3)
                 continue
             if self._tasks:
                 busy_s = time.monotonic()
             until_idle_s = busy_s + idle_s - time.monotonic()
             if until_idle_s <= 0:
                 return
-            wait_ms = min(POLL_MS, 1e3 * min(self._renew_in_s, until_idle_s))
-            messages = await self._consumer.poll(wait_ms, int(room))
+            messages = await self._consumer.poll(min(POLL_MS, 1e3 * until_idle_s), int(room))
             for message in messages:
                 task = asyncio.ensure_future(self._work(message))
                 self._tasks[task] = message
@@ -106,9 +103,7 @@ class Jobs:
         for task in self._waiting:
             task.cancel()
         while self._tasks and (left_s := ends_s - time.monotonic()) > 0:
-            with contextlib.suppress(HQueueError):  # Closing the consumer tries again, and raises.
-                await self._renew()
-            await self._wait(min(left_s, self._renew_in_s))
+            await self._wait(left_s)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -161,15 +156,3 @@ class Jobs:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._changed.wait(), timeout_s)
         self._changed.clear()
-
-    @property
-    def _renew_in_s(self) -> float:
-        return max(0.0, self._renewed_s + self._plan.lock_ms / 3e3 - time.monotonic())
-
-    async def _renew(self) -> None:
-        """Renew the locks of messages that are processed, or that wait here, when that is due."""
-        if self._renew_in_s > 0:
-            return
-        self._renewed_s = time.monotonic()
-        self._consumer.renew(*self._tasks.values())
-        await self._consumer.commit()

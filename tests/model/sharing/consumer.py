@@ -184,7 +184,7 @@ def begun(code: Code, holder: str, keys: Sequence[bytes | None], settings: Share
     consumption._clock = clock
     consumption._hands = {KEY: hands}
     consumption._coordination = _Coordination()
-    consumption._registration = None
+    consumption._registration = consumption._renewal = None
     return State(consumption)
 
 
