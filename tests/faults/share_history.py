@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,7 +133,7 @@ class ShareHistory:
 
 
 class ShareRecorder:
-    """Writes down what the programs of one process do. Thread-safe."""
+    """Writes down what the programs of one process do, or what there is at the end. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._file = RecordFile(path)
@@ -165,16 +165,28 @@ class ShareRecorder:
         """A program is about to close a consumer."""
         self._file.write("leaving", consumer, now_s())
 
+    def logged(self, place: Place, message: Logged) -> None:
+        """A message lies in the log at the end."""
+        self._file.write("logged", *place, *message)
 
-def load_shares(
-    folder: Path,
-    final: Mapping[Place, Logged],
-    letters: Mapping[str, Mapping[Place, Letter]],
-) -> ShareHistory:
-    """Put the files of a run together: ``<name>.supplier.jsonl`` and ``<name>.sharer.jsonl``."""
-    history = ShareHistory(
-        final=dict(final), letters={group: dict(each) for group, each in letters.items()}
-    )
+    def letter(self, group: str, place: Place, letter: Letter) -> None:
+        """A message is a dead letter of a group at the end."""
+        self._file.write("letter", group, *place, *letter)
+
+
+def load_shares(folder: Path) -> ShareHistory:
+    """Put the files of a run together: ``<name>.supplier.jsonl``, ``<name>.sharer.jsonl``, and what
+    there was at the end, ``<name>.shares.jsonl``.
+    """
+    history = ShareHistory(letters={group: {} for group in GROUPS})
+    for path in sorted(folder.glob("*.shares.jsonl")):
+        for kind, *record in records(path):
+            if kind == "logged":
+                partition, id_, token, *rest = record
+                history.final[partition, id_] = Logged(sys.intern(token), *rest)
+            else:
+                group, partition, id_, *rest = record
+                history.letters[group][partition, id_] = Letter(*rest)
     for path in sorted(folder.glob("*.supplier.jsonl")):
         history.puts += puts_of(path.name.removesuffix(".supplier.jsonl"), path)
     for path in sorted(folder.glob("*.sharer.jsonl")):

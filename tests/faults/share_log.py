@@ -10,7 +10,7 @@ from hqueue.settings.reserved import is_unreserved
 from hqueue.sharing.window_record import decode_window
 
 from .messages import token_of
-from .share_history import GROUPS, Letter, Logged, ShareHistory, load_shares
+from .share_history import GROUPS, Letter, Logged, ShareHistory, ShareRecorder, load_shares
 
 __all__ = ["last_ids", "read_shares", "unfinished"]
 
@@ -48,22 +48,19 @@ def unfinished(
 
 def read_shares(client: Client, queue: str, folder: Path) -> ShareHistory:
     """Read all messages and dead letters; what all processes wrote down is in the history, too."""
+    path = folder / "final.shares.jsonl"
+    path.unlink(missing_ok=True)
+    recorder = ShareRecorder(path)
     opened = client.queue(queue)
-    final: dict[tuple[int, int], Logged] = {}
     for partition in range(opened.partitions):
         with opened.scan(partition=partition) as scanner:
             for message in scanner:
                 if is_unreserved(message.topic):
                     key = None if message.key is None else message.key.hex()
-                    place = partition, int(message.id)
-                    final[place] = Logged(token_of(message), key, message.deliver_at_ms)
-    letters = {
-        group: {
-            (letter.message.partition, int(letter.message.id)): Letter(
-                letter.reason, letter.attempts
-            )
-            for letter in opened.dead_letters.waiting(group=group)
-        }
-        for group in GROUPS
-    }
-    return load_shares(folder, final, letters)
+                    logged = Logged(token_of(message), key, message.deliver_at_ms)
+                    recorder.logged((partition, int(message.id)), logged)
+    for group in GROUPS:
+        for letter in opened.dead_letters.waiting(group=group):
+            place = letter.message.partition, int(letter.message.id)
+            recorder.letter(group, place, Letter(letter.reason, letter.attempts))
+    return load_shares(folder)

@@ -307,11 +307,13 @@ def test_what_consumers_write_down_is_read_as_it_was(tmp_path: Path) -> None:
     recorder.answering("a", RELEASE, [(0, 1)])
     give("a", 1, 2)
     recorder.leaving("a")
-    letters = {LOOSE: {(0, 2): Letter(REASON, 1)}}
-    history = load_shares(tmp_path, {(0, 1): Logged("m1", None, None)}, letters)
+    final = ShareRecorder(tmp_path / "final.shares.jsonl")
+    final.logged((0, 1), Logged("m1", "6b", 7))
+    final.letter(LOOSE, (0, 2), Letter(REASON, 1))
+    history = load_shares(tmp_path)
     assert [put.tokens for put in history.puts] == [["m1"]]
-    assert history.final == {(0, 1): Logged("m1", None, None)}
-    assert history.letters == letters
+    assert history.final == {(0, 1): Logged("m1", "6b", 7)}
+    assert history.letters == {LOOSE: {(0, 2): Letter(REASON, 1)}, KEYED: {}}
     said_of = [
         (each.consumer, each.place[1], each.deliveries, [answer.kind for answer in each.answers])
         for each in history.handed
