@@ -108,6 +108,8 @@ their order. So the checker can show that every acknowledged put was acknowledge
 each group, or is its dead letter; that nobody got a message while another consumer had it, by that
 consumer's own count of the lock's time; and that no message came again after a commit within that
 time had written that it was done.
+[test_share_consumers.py](../tests/integration/test_share_consumers.py) checks the same for six
+processes on one partition, two of them killed.
 
 A subscriber of hubs records the cursor that each hub reports for its subscription, and the stored
 cursors are read all the time. So the checker can show that no subscription began below a stored
