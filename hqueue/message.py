@@ -146,8 +146,8 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
 
     @property
     def deliver_at_ms(self) -> int | None:
-        """When share groups deliver the message at the earliest, in milliseconds since the epoch.
-        None if the message has no ``deliver-at`` header with a valid time.
+        """When share groups and push deliver the message at the earliest, in milliseconds since the
+        epoch. None if the message has no ``deliver-at`` header with a valid time.
         """
         value = self.header(DELIVER_AT)
         text = "" if value is None else value[:DELIVER_AT_BYTES_MAX].decode(errors="replace")
@@ -155,9 +155,9 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
         return due_ms if due_ms is not None and due_ms <= TIMESTAMP_MS_MAX else None
 
     def delayed(self, until: datetime.datetime | datetime.timedelta | int) -> Message:
-        """A copy of this message to put, which share groups don't deliver before a time: its header
-        ``deliver-at`` has the milliseconds since the epoch as decimal digits. Scans, consumers with
-        offsets, subscribers and hubs deliver the copy at once.
+        """A copy of this message to put, which share groups and push don't deliver before a time:
+        its header ``deliver-at`` has the milliseconds since the epoch as decimal digits. Scans,
+        consumers with offsets and hubs deliver the copy at once.
 
         Args:
             until: the time: an aware datetime, a timedelta from now by this machine's clock, or

@@ -12,7 +12,7 @@ from hqueue.errors import CorruptLogError
 from hqueue.format.cells import decode_bodies, decode_headers, decode_keys, positions
 from hqueue.format.header import SCATTERED, TopicEntry
 from hqueue.log import Batch
-from hqueue.message import ConsumedMessage, ReceivedMessage
+from hqueue.message import DELIVER_AT, ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.runtime.pieces import freed_by_piece, freed_in_pieces
 
@@ -20,6 +20,7 @@ __all__ = [
     "consumed_messages_of",
     "each_message_of",
     "ids_of",
+    "may_be_delayed",
     "messages_and_ids_of",
     "messages_of",
 ]
@@ -35,6 +36,11 @@ PIECES_MAX = 64
 FREED_TOGETHER = 100
 """Of what was decoded before it is taken, so many are freed together: the memory of what was used
 is used again, while it is in the processor's cache, and nobody has to free all of it at once."""
+
+
+def may_be_delayed(batch: Batch) -> bool:
+    """Whether a batch may have a delayed message. Decodes nothing."""
+    return any(entry.header_bytes and DELIVER_AT.encode() in cell for entry, cell in batch.cells)
 
 
 def messages_of(batch: Batch) -> list[ReceivedMessage]:

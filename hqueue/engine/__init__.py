@@ -9,7 +9,7 @@ program that serves queues to others can do the same:
     owned = log.own(partition=0, on_fence=lambda topic, epoch: None)
 """
 
-from hqueue.consume.decode import each_message_of, messages_of
+from hqueue.consume.decode import each_message_of, may_be_delayed, messages_of
 from hqueue.consume.fetcher import Fetch, Fetcher, Pace, fetch_once
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.topic_cursor import TopicCursor
@@ -56,5 +56,6 @@ __all__ = [
     "TopicReader",
     "each_message_of",
     "fetch_once",
+    "may_be_delayed",
     "messages_of",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from hqueue.errors import (
@@ -13,11 +13,13 @@ from hqueue.errors import (
     UnsupportedFormatError,
 )
 from hqueue.message_id import MessageID
+from hqueue.metadata.delay_records import DelayRecords
+from hqueue.metadata.delays import Delay
 from hqueue.metadata.encoding import decode_checkpoint, encode_checkpoint
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import ANY, Change, GuardedWrite, MetadataStore, Record
 from hqueue.metadata.records import Checkpoint, SubscriptionKey
-from hqueue.metadata.steps import Create, Delete, OnStore, Read, Work, Write, WriteWhereAbsent
+from hqueue.metadata.steps import Create, Delete, Keys, OnStore, Read, Work, Write, WriteWhereAbsent
 from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.runtime.stepwise import stepwise
 
@@ -25,6 +27,8 @@ __all__ = ["Checkpoints"]
 
 LEVELS_ABOVE = 2
 """The levels of queues and of partitions. They hold no records themselves."""
+DELAY_LEVELS_ABOVE = 3
+"""Those of subscribers besides."""
 
 
 class Checkpoints(OnStore):
@@ -97,6 +101,7 @@ class Checkpoints(OnStore):
         known: Checkpoint,
         next_id: MessageID,
         unanswered: UnansweredCalls | None = None,
+        delays: tuple[Delay, ...] = (),
     ) -> Work[Checkpoint]:
         """Move a checkpoint ahead, if it has not changed since it was `known`.
 
@@ -107,6 +112,7 @@ class Checkpoints(OnStore):
             known: the checkpoint as it was read.
             next_id: the first ID that is not yet delivered.
             unanswered: the calls from there on that got no answer; None if there are none.
+            delays: the records of delayed messages before there.
 
         Raises:
             InvalidInputError: the checkpoint would move backwards. Only `seek` may do that.
@@ -122,19 +128,24 @@ class Checkpoints(OnStore):
                 next=str(next_id),
             )
         path = self._paths.subscriber(key)
-        change = Change(encode_checkpoint(next_id, unanswered), known.revision)
+        change = Change(encode_checkpoint(next_id, unanswered, delays), known.revision)
         revision = (yield Write({path: change}))[path]
         if revision is None:
             raise CheckpointMovedError(
                 "another program changed or deleted the checkpoint", **key._asdict()
             )
-        return Checkpoint(next_id, revision, unanswered)
+        return Checkpoint(next_id, revision, unanswered, delays)
+
+    def delays(self, key: SubscriptionKey) -> DelayRecords:
+        """The records in which a subscriber's messages wait for their time."""
+        return DelayRecords(self._store, self._paths.subscriber_delays(key))
 
     @stepwise
     def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> Work[None]:
         """Set checkpoints of a subscriber that is not connected, backwards or forwards: each only
         if the subscriber is not connected, and all or none of as many as the store changes at once.
-        That is at least 250, unless the store's own root has a name of more than 200 bytes.
+        That is at least 250, unless the store's own root has a name of more than 200 bytes. What
+        waits for its time there is dropped.
 
         Raises:
             SubscriberConnectedError: the subscriber is connected. Nothing was changed.
@@ -142,6 +153,7 @@ class Checkpoints(OnStore):
             StoreUnavailableError: the store was unavailable. The error's outcome says whether the
                 change may have been made.
         """
+        dropped = yield from self._delayed(starts)
         obstacle = yield WriteWhereAbsent(
             [
                 GuardedWrite(
@@ -151,6 +163,7 @@ class Checkpoints(OnStore):
             ]
         )
         if obstacle is None:
+            yield Delete(dict.fromkeys(dropped, ANY), DELAY_LEVELS_ABOVE)
             return
         if obstacle.value is None:
             raise SubscriberNotFoundError(
@@ -159,18 +172,32 @@ class Checkpoints(OnStore):
         raise self._connected(obstacle.key)
 
     @stepwise
-    def delete(self, keys: Iterable[SubscriptionKey]) -> Work[None]:
-        """Delete the checkpoints of a subscriber that is not connected. Missing ones count as
-        deleted.
+    def delete(self, keys: Collection[SubscriptionKey]) -> Work[None]:
+        """Delete the checkpoints of a subscriber that is not connected, and what waits for its time
+        there. Missing ones count as deleted.
 
         Raises:
             SubscriberConnectedError: the subscriber is connected.
         """
         paths = [self._paths.subscriber(key) for key in keys]
+        dropped = yield from self._delayed(keys)
         left = yield Delete(dict.fromkeys(paths, ANY), LEVELS_ABOVE)
         for path in paths:
             if path in left:
                 raise self._connected(path)
+        yield Delete(dict.fromkeys(dropped, ANY), DELAY_LEVELS_ABOVE)
+
+    def _delayed(self, keys: Collection[SubscriptionKey]) -> Work[list[str]]:
+        """The records of messages that wait for their time there. What is made later is not among
+        them: it may belong to a checkpoint that is written later.
+        """
+        wanted = {self._paths.subscriber_delays(key) for key in keys}
+        found: list[str] = []
+        for queue in sorted({key.queue for key in keys}):
+            there: Sequence[str] = yield Keys(self._paths.delays_of(queue), 2)
+            for path in wanted.intersection(there):
+                found += yield Keys(path, 1)
+        return found
 
     def _connected(self, path: str) -> SubscriberConnectedError:
         return SubscriberConnectedError(
@@ -194,8 +221,7 @@ def _decoded(
         if record is None:
             continue
         try:
-            next_id, unanswered = decode_checkpoint(record.value, path)
-            readable[key] = Checkpoint(next_id, record.version, unanswered)
+            readable[key] = decode_checkpoint(record.value, path, record.version)
         except UnsupportedFormatError as exc:
             unreadable[key] = exc
     return readable, unreadable

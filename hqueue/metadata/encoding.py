@@ -5,7 +5,9 @@ own:
 
     checkpoint   {"version": 1, "next": "1700000000000-0"}, after calls without an answer also
                   "unanswered": {"first": "1700000000000-0", "end": "1700000000000-9",
-                                 "count": 2, "messages_max": null}
+                                 "count": 2, "messages_max": null};
+                  while messages wait for their time also
+                  "delays": [["<32 hex digits>", 1700000000000, 16], …]
     address      {"version": 1, "address": "host:port"}
     topics       {"version": 1, "topics": ["a", "b"] or null,
                   "delivery": {"attempts_max": 5, "backoff_ms_min": 100, …}}
@@ -28,17 +30,18 @@ own:
                                                               are allowed)}, …],
                   "changed_by": {"name": "ops", "kind": "certificate"} (if that is known)}
 
-``queues`` has for each partition the index of a member. ``keys`` has the key to sign with, then
-the one before it. ``delivery`` and each option in it may be missing: then the defaults of
-`DeliveryOptions` apply. Fields that a release doesn't know it ignores; what must not be ignored
-gets a new version.
+``delays`` has for each record of messages that wait its name, when the first of them is due, and
+how many they are. ``queues`` has for each partition the index of a member. ``keys`` has the key to
+sign with, then the one before it. ``delivery`` and each option in it may be missing: then the
+defaults of `DeliveryOptions` apply. Fields that a release doesn't know it ignores; what must not be
+ignored gets a new version.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hqueue.errors import HQueueError, UnsupportedFormatError
@@ -47,9 +50,11 @@ from hqueue.format.rowkey import ROW_KEY_BYTES
 from hqueue.message_id import MessageID
 from hqueue.metadata.access_rules import AccessRule, AccessRules, Login, Operation
 from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, AppendKeys
+from hqueue.metadata.delays import Delay, delays_of
 from hqueue.metadata.ports import Version
 from hqueue.metadata.records import (
     BrokerRecord,
+    Checkpoint,
     DeliveryOptions,
     PartitionKey,
     WorkerRecord,
@@ -106,18 +111,24 @@ REASON_LENGTH_MAX = 300
 _Decoded = TypeVar("_Decoded")
 
 
-def encode_checkpoint(next_id: MessageID, unanswered: UnansweredCalls | None = None) -> bytes:
-    return encode_fields(next=str(next_id), **unanswered_fields(unanswered))
+def encode_checkpoint(
+    next_id: MessageID, unanswered: UnansweredCalls | None = None, delays: Sequence[Delay] = ()
+) -> bytes:
+    waiting = {"delays": [list(each) for each in delays]} if delays else {}
+    return encode_fields(next=str(next_id), **unanswered_fields(unanswered), **waiting)
 
 
-def decode_checkpoint(data: bytes, path: str) -> tuple[MessageID, UnansweredCalls | None]:
-    """The first ID that is not yet delivered, and the calls from there on that got no answer.
-    `path` is the record's, for errors.
-    """
+def decode_checkpoint(data: bytes, path: str, revision: Version) -> Checkpoint:
+    """The checkpoint, as this revision of its record says. `path` is the record's, for errors."""
     return decode_fields(
         data,
         path,
-        lambda fields: (MessageID.parse(text_of(fields["next"])), unanswered_of(fields)),
+        lambda fields: Checkpoint(
+            MessageID.parse(text_of(fields["next"])),
+            revision,
+            unanswered_of(fields),
+            delays_of(list_of(fields.get("delays", []))),
+        ),
     )
 
 

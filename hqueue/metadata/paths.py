@@ -9,6 +9,7 @@
     <root>/access/rules                                       who may do what
     <root>/brokers/ids/<broker>                               ephemeral: an HQueue cluster
     <root>/brokers/topics/<queue>/<broker>                    ephemeral: its partitions of a queue
+    <root>/delays/<queue>/<partition>/<subscriber>/<name>     messages that wait for their time
     <root>/subscribers/<queue>/consumers/<subscriber>         its members, if it has several: as
                                                               those of a consumer group
 
@@ -41,6 +42,7 @@ class Paths:
         self.queues = f"{root}/queues"
         self.hosts = f"{root}/hosts"
         self.owners = f"{root}/owners"
+        self.delays = f"{root}/delays"
         self.secrets = f"{root}/secrets"
         self.append_keys = f"{self.secrets}/appends"
         self.access = f"{root}/access"
@@ -59,6 +61,14 @@ class Paths:
 
     def topics(self, key: SubscriptionKey) -> str:
         return f"{self.subscriber(key)}/{TOPICS}"
+
+    def delays_of(self, queue: str) -> str:
+        """What the records lie below of all messages of a queue that wait for their time."""
+        return f"{self.delays}/{check_queue_name(queue)}"
+
+    def subscriber_delays(self, key: SubscriptionKey) -> str:
+        """What those of one subscriber in one partition lie below."""
+        return f"{self.delays_of(key.queue)}/{key.partition:d}/{check_name(key.subscriber)}"
 
     def members(self, queue: str) -> str:
         """What the groups lie below that a queue's subscribers are, which share partitions."""

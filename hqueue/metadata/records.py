@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hqueue.errors import InvalidInputError
 from hqueue.message import topic_bytes
 from hqueue.message_id import MessageID
+from hqueue.metadata.delays import Delay
 from hqueue.metadata.ports import Version
 from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.settings.addresses import Address
@@ -171,6 +172,8 @@ class Checkpoint:
     """The version for compare-and-set. It has no other meaning."""
     unanswered: UnansweredCalls | None = None
     """The calls from there on that got no answer; None if there are none."""
+    delays: tuple[Delay, ...] = ()
+    """The records of delayed messages before there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

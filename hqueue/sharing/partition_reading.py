@@ -9,12 +9,12 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
-from hqueue.consume.decode import consumed_messages_of, ids_of
+from hqueue.consume.decode import consumed_messages_of, ids_of, may_be_delayed
 from hqueue.consume.scan import Scan
 from hqueue.dead_letters.of_groups import GroupDeadLetters
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionCursor
-from hqueue.message import DELIVER_AT, ConsumedMessage
+from hqueue.message import ConsumedMessage
 from hqueue.message_id import MessageID
 from hqueue.runtime.steps import Wait, Work
 from hqueue.sharing.acquisition import Part
@@ -263,11 +263,6 @@ class PartitionReading:
         first = chunks[0].begin if chunks else begin
         dues_ms = {each: due_ms for chunk in chunks for each, due_ms in chunk.dues_ms.items()}
         return Part(min(first, begin), end, ids, slots, dues_ms).between(begin, end)
-
-
-def may_be_delayed(batch: Batch) -> bool:
-    """Whether a batch may have a delayed message. Decodes nothing."""
-    return any(entry.header_bytes and DELIVER_AT.encode() in cell for entry, cell in batch.cells)
 
 
 def _by_id(batch: Batch, queue: str) -> dict[int, ConsumedMessage]:

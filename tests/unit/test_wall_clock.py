@@ -18,6 +18,7 @@ MAY_ASK = {
     "hqueue/log/lag.py", "hqueue/cli/demo/command.py", "hqueue/cli/demo/tally.py",
     # Whether a message's time has come, which a user chose by such a clock.
     "hqueue/sharing/delays.py", "hqueue/sharing/shared_partition.py",
+    "workers/hqueue_workers/delivery/delayed_delivery.py",
     # What a user says as a time before now.
     "hqueue/position.py",
     # The age of keys: a batch that no known key vouches for is read from HBase.

@@ -8,7 +8,16 @@ import pytest
 
 from hqueue import DeliveryOptions, InvalidInputError, MessageID
 from hqueue.errors import UnsupportedFormatError
-from hqueue.metadata import Address, BrokerRecord, WorkerRecord, check_name, encoding
+from hqueue.metadata import (
+    Address,
+    BrokerRecord,
+    Checkpoint,
+    WorkerRecord,
+    check_name,
+    encoding,
+)
+from hqueue.metadata.delays import Delay
+from hqueue.metadata.ports import Version
 from hqueue.metadata.unanswered_calls import UnansweredCalls
 
 OPTIONS = DeliveryOptions(attempts_max=5, delay_ms=1_000)
@@ -35,6 +44,8 @@ GOLDEN = {
 
 
 def decode(kind: str, data: bytes) -> object:
+    if kind == "checkpoint":
+        return encoding.decode_checkpoint(data, "/place", Version(3))
     if kind == "worker":
         return encoding.decode_worker(data, "/place", "w1")
     return getattr(encoding, f"decode_{kind}")(data, "/place")
@@ -62,14 +73,29 @@ def test_a_checkpoint_keeps_calls_without_an_answer() -> None:
             GOLDEN["checkpoint"][:-1] + b', "unanswered": {"first": "1700000000000-7", '
             b'"end": "1700000000000-9", "count": 2, "messages_max": ' + shown + b"}}"
         )
-        assert decode("checkpoint", data) == (first, calls)
+        assert decode("checkpoint", data) == Checkpoint(first, Version(3), calls)
         for wrong in (b'"count": -1', b'"count": "2"', b'"count": null'):
             with pytest.raises(UnsupportedFormatError):
                 decode("checkpoint", data.replace(b'"count": 2', wrong))
 
 
+def test_a_checkpoint_names_the_records_of_delayed_messages() -> None:
+    first, name = MessageID(1_700_000_000_000, 7), "0123456789abcdef0123456789abcdef"
+    delays = (Delay(name, 1_700_000_000_000, 16),)
+    data = encoding.encode_checkpoint(first, None, delays)
+    assert data == (
+        GOLDEN["checkpoint"][:-1] + b', "delays": [["0123456789abcdef0123456789abcdef", '
+        b"1700000000000, 16]]}"
+    )
+    assert decode("checkpoint", data) == Checkpoint(first, Version(3), None, delays)
+    for wrong in ((b", 16]", b", 0]"), (b'[["0', b'[["../'), (b"[[", b"[[1, ")):
+        with pytest.raises(UnsupportedFormatError):
+            decode("checkpoint", data.replace(*wrong))
+
+
 def test_each_record_of_the_first_release_is_read() -> None:
-    assert decode("checkpoint", GOLDEN["checkpoint"]) == (MessageID(1_700_000_000_000, 7), None)
+    checkpoint = Checkpoint(MessageID(1_700_000_000_000, 7), Version(3))
+    assert decode("checkpoint", GOLDEN["checkpoint"]) == checkpoint
     assert decode("address", GOLDEN["address"]) == Address("::1", 5_000)
     assert decode("topics", GOLDEN["topics"]) == (frozenset({"a", "ä"}), OPTIONS)
     assert decode("worker", GOLDEN["worker"]) == WORKER

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from hqueue import HQueueError, MessageID
 from hqueue.errors import CheckpointMovedError
 from hqueue.metadata import Checkpoint, Checkpoints, SubscriptionKey
 from hqueue.metadata.ports import Version
 from hqueue.runtime.logs import Log
+from hqueue_workers.delivery.subscriber_delays import SubscriberDelays
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["CheckpointUpdater"]
@@ -36,7 +39,9 @@ class CheckpointUpdater:
         self._port = port
         self._runtime = runtime
         self._done = int(known.next)
-        self._writing = False
+        self._writing = asyncio.Lock()
+        self.delays = SubscriberDelays(key, known.delays, port, runtime)
+        """The delayed messages before the checkpoint."""
         self.suspected = known.unanswered
         """The calls after the checkpoint that had no answer. The next write stores them."""
         self._must_write = False
@@ -52,7 +57,8 @@ class CheckpointUpdater:
     @property
     def due(self) -> bool:
         """Whether there is anything to write."""
-        return (self._done > self.written or self._must_write) and not self.moved_by_others
+        changed = self._must_write or self.delays.named != self._known.delays
+        return (self._done > self.written or changed) and not self.moved_by_others
 
     def advance(self, message_id: int) -> None:
         """Note that everything below this ID is delivered."""
@@ -100,12 +106,17 @@ class CheckpointUpdater:
 
     async def write(self) -> None:
         """Write the checkpoint now, if it is due. A write that fails is tried again later."""
-        if self._writing or not self.due:
-            return
-        self._writing = True
+        async with self._writing:
+            if self.due:
+                await self._write()
+
+    async def _write(self) -> None:
         known, done, suspected = self._known, MessageID.from_int(self._done), self.suspected
         try:
-            self._known = await self._port.compare_and_set.in_loop(self.key, known, done, suspected)
+            async with self.delays.added() as delays:
+                self._known = await self._port.compare_and_set.in_loop(
+                    self.key, known, done, suspected, delays
+                )
         except CheckpointMovedError as exc:
             self.moved_by_others = True
             logger.warning("this worker does not own the partition any more: %s", exc)
@@ -115,5 +126,3 @@ class CheckpointUpdater:
         else:
             self._must_write = self._must_write and self.suspected != suspected
             self._runtime.faults.over("writing checkpoints", "checkpoints are written again")
-        finally:
-            self._writing = False

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable
 from operator import attrgetter
 
 from hqueue import HQueueError, Queue
+from hqueue.metadata.delays import Delayed
 from hqueue.settings.limits import CALL_HEADERS_MAX, MESSAGE_ID_MAX
 from hqueue_workers.delivery.scanner import MessageScanner
 from hqueue_workers.delivery.segment import EncodedSlice, Segment, SubscriptionFilter, Window
@@ -14,6 +16,45 @@ from hqueue_workers.delivery.wire import Call
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Cursor", "SubscriberCursor"]
+
+
+class _Taking:
+    """What one call gets.
+
+    Args:
+        filter_: what the subscriber wants.
+        messages_max: as `Cursor.take` takes it.
+        delayed_max: as `Cursor.take` takes it.
+    """
+
+    def __init__(self, filter_: SubscriptionFilter, messages_max: int, delayed_max: int) -> None:
+        self.messages_max = min(messages_max, filter_.messages_max)
+        self.taken: list[EncodedSlice] = []
+        self.delayed: list[Delayed] = []
+        self._bytes_max = filter_.bytes_max
+        self._delayed_max = delayed_max
+        self._messages = self._bytes = self._headers = 0
+
+    def delays(self, message: Delayed) -> bool:
+        """Leave a message out; False if there is no room for it."""
+        if len(self.delayed) >= self._delayed_max:
+            return False
+        self.delayed.append(message)
+        return True
+
+    def takes(self, encoded: EncodedSlice) -> bool:
+        """Take messages; False if the call must end before them."""
+        messages = self._messages + len(encoded.ids)
+        size, headers = self._bytes + len(encoded.data), self._headers + encoded.headers
+        full = messages > self.messages_max or headers > CALL_HEADERS_MAX
+        if encoded.ids and self._messages and (full or size > self._bytes_max):
+            return False
+        if encoded.ids and self.delayed and not self.taken:
+            return False
+        if encoded.ids:
+            self.taken.append(encoded)
+        self._messages, self._bytes, self._headers = messages, size, headers
+        return True
 
 
 class Cursor:
@@ -48,6 +89,8 @@ class Cursor:
         until: int | None,
         may_have: Callable[[int], bool] = lambda _: True,
         messages_max: int = MESSAGE_ID_MAX,
+        now_ms: float = math.inf,
+        delayed_max: int = 0,
     ) -> Call | None:
         """What comes next, as much as one call may have; None if nothing may be had yet.
 
@@ -57,19 +100,21 @@ class Cursor:
             until: where a call ended that must be made once more, with the same messages.
             may_have: whether a message may be had, by its ID.
             messages_max: messages of the call, if that is less than the subscriber takes.
+            now_ms: the time: messages with a later one are left out of the call. Those before its
+                first message make a call without messages, which comes before it.
+            delayed_max: how many may be left out; the call ends before the next one.
         """
-        messages_max = min(messages_max, self.filter.messages_max)
         stop = MESSAGE_ID_MAX + 1 if until is None else until
-        message_id, count, size, headers = self.position, 0, 0, 0
-        taken: list[EncodedSlice] = []
+        message_id = self.position
+        taking = _Taking(self.filter, messages_max, delayed_max)
         while message_id < stop:
             held = self._here()
             if not held.reaches(message_id):
                 # The one whose window it was went on while this one waited for more.
                 if not held.reaches(self.position):
                     return None
-                message_id, count, size, headers = self.position, 0, 0, 0
-                taken.clear()
+                message_id = self.position
+                taking = _Taking(self.filter, messages_max, delayed_max)
             segment = held.at(message_id)
             if segment is None and until is not None and message_id > self.position:
                 await held.more(message_id)
@@ -79,22 +124,22 @@ class Cursor:
             try:
                 found = _slice_at(await self._slices(segment), message_id)
             except HQueueError:
-                if not taken:
+                if not taking.taken:
                     raise
                 break  # What lies before it can be had.
-            encoded = found.part(message_id, stop, messages_max)
-            if encoded.ids:
-                full = (
-                    count + len(encoded.ids) > messages_max
-                    or headers + encoded.headers > CALL_HEADERS_MAX
-                )
-                if count and (full or size + len(encoded.data) > self.filter.bytes_max):
+            later = found.delayed(message_id, stop, now_ms)
+            if later is not None and found.first(message_id) == later.id:
+                if not taking.delays(later):
                     break
-                if until is None and not may_have(encoded.ids[0]):
-                    break
-                taken.append(encoded)
-            count, size = count + len(encoded.ids), size + len(encoded.data)
-            headers += encoded.headers
+                message_id = later.id + 1
+                continue
+            encoded = found.part(
+                message_id, stop if later is None else later.id, taking.messages_max
+            )
+            if encoded.ids and until is None and not may_have(encoded.ids[0]):
+                break
+            if not taking.takes(encoded):
+                break
             message_id = encoded.end
         if message_id == self.position:
             return None
@@ -102,8 +147,9 @@ class Cursor:
         return Call(
             self.position,
             message_id,
-            tuple([each.data for each in taken]),
-            tuple([each.ids for each in taken]),
+            tuple([each.data for each in taking.taken]),
+            tuple([each.ids for each in taking.taken]),
+            tuple(taking.delayed),
         )
 
     def _here(self) -> Window:

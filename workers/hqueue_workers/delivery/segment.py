@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from hqueue import HQueueError, Queue, ReceivedMessage
 from hqueue.dead_letters.topics import is_delivered_unasked, redrive_topic
-from hqueue.engine import Batch, Skips, messages_of
+from hqueue.engine import Batch, Skips, may_be_delayed, messages_of
+from hqueue.metadata.delays import Delayed
 from hqueue.settings.limits import CALL_HEADERS_MAX
 from hqueue_workers.delivery.wire import encode_message
 from hqueue_workers.node.runtime import Runtime
@@ -74,6 +75,18 @@ class EncodedSlice:
     """Where each of them ends in `data`."""
     headers: int = 0
     """How many headers its messages have, at most."""
+    dues: Sequence[tuple[int, int]] = ()
+    """The IDs of those that have a time, and that time, in milliseconds since the epoch."""
+
+    def delayed(self, start: int, stop: int, now_ms: float) -> Delayed | None:
+        """The first message with an ID in ``[start, stop)`` that is not due."""
+        for index in range(bisect.bisect_left(self.dues, (start, 0)), len(self.dues)):
+            message_id, due_ms = self.dues[index]
+            if message_id >= stop:
+                break
+            if due_ms > now_ms:
+                return Delayed(due_ms, message_id, 0)
+        return None
 
     def first(self, start: int) -> int:
         """The ID of its first message from an ID on; `end` if there is none."""
@@ -95,6 +108,7 @@ class EncodedSlice:
             self.ids[low:high],
             [each - at for each in self.ends[low:high]],
             self.headers,
+            self.dues,
         )
 
 
@@ -149,9 +163,12 @@ class Segment:
         raise NotImplementedError
 
     def _slices(
-        self, messages: Iterable[ReceivedMessage | None], filter_: SubscriptionFilter
+        self,
+        messages: Iterable[ReceivedMessage | None],
+        filter_: SubscriptionFilter,
+        dues: Sequence[tuple[int, int]] = (),
     ) -> tuple[EncodedSlice, ...]:
-        """These messages of it, encoded."""
+        """These messages of it, encoded; and which of them have times."""
         wanted = [message for message in messages if message is not None]
         parts = [encode_message(message) for message in wanted]
         ids = array.array("Q", [message.id for message in wanted])
@@ -161,7 +178,9 @@ class Segment:
         def close(high: int, end: int) -> None:
             some = parts[low:high]
             ends = array.array("I", itertools.accumulate(map(len, some)))
-            slices.append(EncodedSlice(start, end, b"".join(some), ids[low:high], ends, headers))
+            own = dues[bisect.bisect_left(dues, (start, 0)) : bisect.bisect_left(dues, (end, 0))]
+            data = b"".join(some)
+            slices.append(EncodedSlice(start, end, data, ids[low:high], ends, headers, own))
 
         for number, (part, message) in enumerate(zip(parts, wanted, strict=True)):
             length, more = len(part), len(message.headers)
@@ -212,11 +231,19 @@ class BatchSegment(Segment):
         messages: Iterable[ReceivedMessage | None] = messages_of(
             dataclasses.replace(self._batch, cells=cells, skips=skips)
         )
+        redriven = redrive_topic(filter_.subscriber)
+        dues: list[tuple[int, int]] = []
+        if may_be_delayed(self._batch):
+            messages = list(messages)
+            dues = [
+                (int(m.id), due_ms)
+                for m in messages  # What is put back is due.
+                if m and m.topic != redriven and (due_ms := m.deliver_at_ms) is not None
+            ]
         if self.reads(filter_):
-            redriven = redrive_topic(filter_.subscriber)
             redrive = queue.dead_letters.redriven
             messages = [redrive(m) if m and m.topic == redriven else m for m in messages]
-        cut = self._cuts[self._key(filter_)] = self._slices(messages, filter_)
+        cut = self._cuts[self._key(filter_)] = self._slices(messages, filter_, dues)
         return cut
 
     def _key(self, filter_: SubscriptionFilter) -> tuple[object, ...]:

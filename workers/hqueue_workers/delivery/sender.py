@@ -13,6 +13,7 @@ from hqueue_workers.delivery.caller import Caller
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import SubscriberCursor
+from hqueue_workers.delivery.delayed_delivery import DelayedDelivery
 from hqueue_workers.delivery.suspects import messages_max
 from hqueue_workers.delivery.tries import UNTRIED, Decision
 from hqueue_workers.delivery.wire import Call
@@ -21,6 +22,11 @@ from hqueue_workers.node.metrics import DeliveryMetrics
 from hqueue_workers.node.runtime import RETRIES, Runtime
 
 __all__ = ["MessageSender"]
+
+DELAYED_MAX = 1_000
+"""How many delayed messages one call passes."""
+FULL_MS = 500.0
+"""The pause while there is no room for more delayed messages."""
 
 
 class MessageSender:
@@ -56,6 +62,7 @@ class MessageSender:
         self.cursor = cursor
         self.checkpoint = checkpoint
         self._caller = Caller(queue, options, lease, runtime)
+        self._delayed = DelayedDelivery(queue, checkpoint, lease, runtime)
         self._pool = pool
         self._options = options
         self._lease = lease
@@ -65,15 +72,21 @@ class MessageSender:
         self.tries = UNTRIED
         self._behind_ms = float("-inf")
         """How far the monotonic clock was behind the newest message's time when it came."""
+        self._as_of_ms = 0.0
+        """When the next call was made first. It has the same messages each time."""
+        self._full = False
+        """Whether there was no room for a delayed message that comes next."""
         self._calling = self._stopping = False
         self._task = runtime.start(self._run())
+        self._delayed.look()
 
     async def stop(self, grace_ms: float) -> None:
         """Stop, and write the checkpoint. A call under way may wait this long for its answer."""
         self._stopping = True
         if not self._calling:
             self._task.cancel()
-        _, running = await asyncio.wait({self._task}, timeout=grace_ms / 1e3)
+        ending = {self._task, *self._delayed.stop()}
+        _, running = await asyncio.wait(ending, timeout=grace_ms / 1e3)
         for task in running:
             task.cancel()
             await asyncio.wait({task})
@@ -83,10 +96,12 @@ class MessageSender:
     def cut_short(self) -> None:
         """Make `stop` wait no longer for an answer."""
         self._task.cancel()
+        self._delayed.abandon()
 
     def abandon(self) -> None:
         """Stop at once, and write nothing: this worker no longer owns the partition."""
         self._task.cancel()
+        self._delayed.abandon()
         self.checkpoint.moved_by_others = True
         self._metrics.close()
 
@@ -123,6 +138,9 @@ class MessageSender:
         self._calling = True
         try:
             pause_ms = await self._caller.deliver(self._pool, self)
+            if self._full:
+                await self.checkpoint.write()
+                pause_ms = FULL_MS
         finally:
             self._calling = False
         if pause_ms and not self._stopping:
@@ -179,7 +197,12 @@ class MessageSender:
     async def take(self) -> Call | None:
         """Like `Receiver`."""
         most = messages_max(self.suspected, self.cursor.position, MESSAGE_ID_MAX)
-        return await self.cursor.take(self.tries.end, self._is_due, most)
+        if self.tries.end is None:
+            self._as_of_ms = self._now_ms()
+        room = min(self.checkpoint.delays.room, DELAYED_MAX)
+        call = await self.cursor.take(self.tries.end, self._is_due, most, self._as_of_ms, room)
+        self._full = call is None and not room
+        return call
 
     def called(self, call: Call, decision: Decision, error: NoAnswerError | None) -> bool:
         """Like `Receiver`."""
@@ -201,6 +224,9 @@ class MessageSender:
             age_ms = self._runtime.clock.wall_ms() - timestamp_of(call.first)
             self._metrics.delivered(call.count - buried, max(0, age_ms))
         self.tries = decision.after
+        if call.delayed:
+            self.checkpoint.delays.add(call.delayed)
+            self._delayed.look()
         self.checkpoint.advance(call.end)
         self.cursor.advance(call.end)
         if buried:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from hqueue import MessageID, ReceivedMessage
 from hqueue.message import Headers
+from hqueue.metadata.delays import Delayed
 from hqueue.push.answers import REJECTED_MAX, RETRY_DELAY_MS_MAX, MessageAnswers, Status
 from hqueue.push.service import subscriber_service
 from hqueue.rpc.calls import NoCallError
@@ -65,7 +66,8 @@ call_tail = b"\0"
 class Call:
     """Messages for one call, encoded. IDs are integers.
 
-    A call covers the IDs ``[start, end)``. If it has no messages, nothing in this range is wanted.
+    The call covers the IDs ``[start, end)``. A call without messages says only that nothing to
+    deliver now lies there.
     """
 
     start: int
@@ -73,6 +75,8 @@ class Call:
     parts: tuple[bytes, ...] = ()
     ids: tuple[Sequence[int], ...] = ()
     """The IDs of the messages in each part."""
+    delayed: tuple[Delayed, ...] = ()
+    """Messages that the call covers and leaves out, because they are not due; in ID order."""
 
     @property
     def count(self) -> int:
@@ -86,7 +90,8 @@ class Call:
         if count >= self.count:
             return self
         ids = list(itertools.chain.from_iterable(self.ids))
-        return Call(self.start, ids[count], (), (ids[:count],))
+        delayed = tuple(each for each in self.delayed if each.id < ids[count])
+        return Call(self.start, ids[count], (), (ids[:count],), delayed)
 
     @property
     def first(self) -> int:

@@ -13,6 +13,8 @@ import pytest
 from hqueue import DeadLetter, MessageID, Queue, ReceivedMessage, StoreUnavailableError
 from hqueue.errors import CheckpointMovedError
 from hqueue.metadata import Checkpoint, Checkpoints, DeliveryOptions, SubscriptionKey
+from hqueue.metadata.delay_records import DelayRecords
+from hqueue.metadata.delays import Delay
 from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import stepwise
@@ -27,6 +29,7 @@ from hqueue_workers.delivery.sender import MessageSender
 from hqueue_workers.delivery.wire import Call, Reply, encode_message
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import DeliveryMetrics, Metrics
+from tests.support.memory.metadata import MemoryCoordination
 from tests.support.worker_doubles import LATER, Service, SteppedRuntime, settle
 
 KEY = SubscriptionKey("q", 0, "s")
@@ -55,7 +58,12 @@ class Calls:
         return self.position
 
     async def take(
-        self, until: int | None, may_have: Callable[[int], bool], messages_max: int
+        self,
+        until: int | None,
+        may_have: Callable[[int], bool],
+        messages_max: int,
+        now_ms: float,
+        delayed_max: int,
     ) -> Call | None:
         place = self.position
         if until is not None:
@@ -112,6 +120,7 @@ class MovingCheckpoint(Service):
         known: Checkpoint,
         next_id: MessageID,
         unanswered: UnansweredCalls | None = None,
+        delays: tuple[Delay, ...] = (),
     ) -> Work[object, Checkpoint]:
         if self.taken:
             raise CheckpointMovedError("taken")
@@ -120,7 +129,10 @@ class MovingCheckpoint(Service):
         self.written.append(int(next_id))
         self.unanswered.append(unanswered)
         yield LATER
-        return Checkpoint(next_id, known.revision + 1, unanswered)
+        return Checkpoint(next_id, known.revision + 1, unanswered, delays)
+
+    def delays(self, key: SubscriptionKey) -> DelayRecords:
+        return DelayRecords(MemoryCoordination().store, "/delays")
 
     @stepwise
     def is_connected(self, key: SubscriptionKey) -> Work[object, bool]:
