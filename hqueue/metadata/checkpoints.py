@@ -163,7 +163,7 @@ class Checkpoints(OnStore):
             ]
         )
         if obstacle is None:
-            yield Delete(dict.fromkeys(dropped, ANY), DELAY_LEVELS_ABOVE)
+            yield from _drop(dropped)
             return
         if obstacle.value is None:
             raise SubscriberNotFoundError(
@@ -185,7 +185,7 @@ class Checkpoints(OnStore):
         for path in paths:
             if path in left:
                 raise self._connected(path)
-        yield Delete(dict.fromkeys(dropped, ANY), DELAY_LEVELS_ABOVE)
+        yield from _drop(dropped)
 
     def _delayed(self, keys: Collection[SubscriptionKey]) -> Work[list[str]]:
         """The records of messages that wait for their time there. What is made later is not among
@@ -208,6 +208,11 @@ class Checkpoints(OnStore):
         """The subscriber that a checkpoint or address belongs to."""
         key = self._paths.subscription_key(path)
         return {} if key is None else key._asdict()
+
+
+def _drop(delayed: Collection[str]) -> Work[None]:
+    if delayed:
+        yield Delete(dict.fromkeys(delayed, ANY), DELAY_LEVELS_ABOVE)
 
 
 def _decoded(

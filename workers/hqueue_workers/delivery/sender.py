@@ -140,7 +140,7 @@ class MessageSender:
             pause_ms = await self._caller.deliver(self._pool, self)
             if self._full:
                 await self.checkpoint.write()
-                pause_ms = FULL_MS
+                pause_ms = 0.0 if self.checkpoint.delays.room else FULL_MS
         finally:
             self._calling = False
         if pause_ms and not self._stopping:

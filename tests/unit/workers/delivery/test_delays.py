@@ -298,6 +298,29 @@ def test_without_room_the_next_delayed_message_waits_and_what_follows_it(
     play(scene)
 
 
+def test_many_delayed_messages_lie_in_few_records_and_not_in_memory() -> None:
+    async def scene(it: Scene) -> None:
+        due_ms, held = now_ms() + 86_400_000, 0
+        for first in range(0, 25_000, 1_000):
+            put(it.client, *range(first, first + 1_000), due_ms=due_ms)
+        put(it.client, 25_000)
+        served = await it.serve()
+        sender = await it.sender(served)
+
+        def came() -> bool:
+            nonlocal held
+            held = max(held, subscriber_delays.DELAYED_TOGETHER_MAX - sender.checkpoint.delays.room)
+            return it.subscriber.numbers == [25_000]
+
+        await it.until(came)
+        assert held <= subscriber_delays.DELAYED_TOGETHER_MAX
+        await served.stop()
+        assert len(records(it.client)) == 3
+        assert sum(each.messages for each in sender.checkpoint.delays.named) == 25_000
+
+    play(scene)
+
+
 def test_what_waits_is_dropped_by_a_seek_and_with_its_subscriber() -> None:
     async def scene(it: Scene) -> None:
         checkpoints = it.client.coordination.checkpoints
