@@ -153,7 +153,7 @@ class ConsumerStream:
         Raises:
             ClosedError: this process is a forked child, which has no partitions.
         """
-        self._consumption.check_process()
+        self._consumption.process.check()
         return set(self._stream.keys)
 
     def _moved(self) -> Work[Any, dict[PartitionKey, Position]]:

@@ -339,7 +339,7 @@ class GroupConsumer:
                 were committed.
             InvalidInputError: a callback of `subscribe` called it.
         """
-        if self._consumption.inherited or self._freed:
+        if self._consumption.process.is_left or self._freed:
             return
         self._consumption.check_no_callback()
         if self._closing is not None:
@@ -371,7 +371,7 @@ class GroupConsumer:
         self._consumption.request_stop()
 
     def _check_usable(self) -> None:
-        self._consumption.check_process()
+        self._consumption.process.check()
         if self._closed or self._closing not in (None, threading.current_thread()):
             raise ClosedError("the consumer was closed")
 

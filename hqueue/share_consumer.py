@@ -95,9 +95,9 @@ class ShareConsumer:
             try:
                 self._consumption.begin()
             except BaseException:
-                self._consumption.leave()
+                self._consumption.release()
                 raise
-            released = partial(release, self._consumption.leave, self._own_client)
+            released = partial(release, self._consumption.release, self._own_client)
             self._watched = Watched(self, "a share consumer", released)
         except BaseException:
             if self._own_client is not None:
@@ -241,7 +241,7 @@ class ShareConsumer:
         Raises:
             StoreUnavailableError: the consumer is closed, but not all answers were written.
         """
-        if self._consumption.inherited or self._closed:
+        if self._consumption.process.is_left or self._closed:
             return
         decided = self._settings.auto_acknowledge if acknowledge is None else acknowledge
         try:
@@ -253,6 +253,6 @@ class ShareConsumer:
             self._watched.closed()
 
     def _check_usable(self) -> None:
-        self._consumption.check_process()
+        self._consumption.process.check()
         if self._closed:
             raise ClosedError("the consumer was closed")

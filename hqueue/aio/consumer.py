@@ -6,37 +6,34 @@ import asyncio
 import importlib
 import itertools
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from hqueue.aio.client import Client, blocking_client, connect
+from hqueue.aio.client import Client
+from hqueue.aio.loop_consumer import LoopConsumer
 from hqueue.aio.loops import AT_ONCE, check_loop
 from hqueue.aio.scanner import ARROW
-from hqueue.client import cluster_of
 from hqueue.consume.scan import Scan
-from hqueue.errors import ClosedError, HQueueError, InvalidInputError
-from hqueue.group_consumer import release
+from hqueue.errors import ClosedError, HQueueError
 from hqueue.groups.callbacks import Callbacks, OnPartitionsInLoop
 from hqueue.groups.calls import ConsumerCalls, Partition, ToCommit
 from hqueue.groups.catalog import Selection
 from hqueue.groups.consumer_options import ConsumerOptions, ConsumerSettings
 from hqueue.groups.consumption import Consumption
 from hqueue.groups.handout import Handout
+from hqueue.handle import Cluster
 from hqueue.log.lag import PartitionLag
 from hqueue.message import ConsumedMessage
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.position import Position
 from hqueue.runtime.extras import needing_arrow
-from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.iteration import Iteration
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.stepwise import BoundWork
 from hqueue.settings.keyword_options import Unpack
-from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
 
 if TYPE_CHECKING:
@@ -51,7 +48,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-class Consumer:
+class Consumer(LoopConsumer[Consumption]):
     """Reads messages of queues in an event loop, as a member of a group that shares the queues'
     partitions. Like `hqueue.Consumer`, with the same guarantees, and with these differences:
 
@@ -87,38 +84,18 @@ class Consumer:
         self._settings = ConsumerSettings.of(options)
         self._wanted = None if queues is None else Selection.chosen(queues, None)
         """What the first call subscribes to."""
-        if client is not None:
-            check_kind(client, Client, "client")
-        try:
-            self._loop = asyncio.get_running_loop()
-        except RuntimeError as exc:
-            raise InvalidInputError(
-                "no event loop runs: make the consumer in a coroutine of the loop that uses it"
-            ) from exc
         self.group = group
         """The group's name."""
-        self._task: asyncio.Task[object] | None = None
-        """The task that is in the middle of a call."""
-        self._closing = self._closed = self._freed = False
+        self._closing = self._freed = False
         self._turns = AT_ONCE
         """So many messages are given before other tasks have turns."""
-        self._background = ProgramLoop()
-        self._own_client = connect() if client is None else None
-        used = self._own_client if client is None else client
-        assert used is not None
-        own = None if self._own_client is None else blocking_client(self._own_client)
-        try:
-            self._consumption = consumption = Consumption(
-                cluster_of(blocking_client(used)), group, self._settings, loop=self._background
-            )
-        except BaseException:
-            if own is not None:
-                own.close()
-            raise
-        self._calls = ConsumerCalls(consumption, group)
-        (self._stream,) = consumption.streams
-        self._release = partial(release, consumption.release, own)
-        self._watched = Watched(self, "an asynchronous consumer", self._release)
+
+        def consume(cluster: Cluster, loop: ProgramLoop) -> Consumption:
+            return Consumption(cluster, group, self._settings, loop=loop)
+
+        super().__init__(client, "an asynchronous consumer", consume, "commit and request_stop")
+        self._calls = ConsumerCalls(self._consumption, group)
+        (self._stream,) = self._consumption.streams
 
     async def __aenter__(self) -> Consumer:
         try:
@@ -302,7 +279,7 @@ class Consumer:
         a moment, but not after those of a later commit.
         """
         self._check_usable()
-        check_loop(self._loop, "a consumer")
+        check_loop(self._background.loop, "a consumer")
         await self._calls.commit.in_loop(positions)
 
     async def reject(self, message: ConsumedMessage, reason: str = "") -> None:
@@ -313,7 +290,7 @@ class Consumer:
         moment. If the message is rejected again, it is still one dead letter.
         """
         self._check_usable()
-        check_loop(self._loop, "a consumer")
+        check_loop(self._background.loop, "a consumer")
         await self._calls.reject.in_loop(message, reason)
 
     async def committed(
@@ -343,11 +320,9 @@ class Consumer:
             commit: whether to commit the messages that were returned; if None, ``auto_commit``
                 decides. A context manager whose block ended with an error does not commit.
         """
-        if self._consumption.inherited or self._freed:
+        if self._consumption.process.is_left or self._freed:
             return
-        if self._loop.is_closed():
-            await in_thread(self._release)
-            self._watched.closed()
+        if await self._end_without_loop():
             self._closed = self._freed = True
             return
         self._consumption.check_no_callback()
@@ -378,15 +353,7 @@ class Consumer:
 
     async def _free(self) -> None:
         await self._background.settled()
-        await self._background.close()
-        if self._own_client is not None:
-            await self._own_client.close()
-
-    def request_stop(self) -> None:
-        """Make `poll` return nothing from now on, and end iterations, so that the task that uses
-        the consumer can close it. Other tasks, other threads and signal handlers may call it.
-        """
-        self._consumption.request_stop()
+        await self._close_connection()
 
     # Whose turn it is.
 
@@ -400,23 +367,8 @@ class Consumer:
             await self._begin()
             return await call.in_loop(*args, **named)
 
-    @contextmanager
-    def _turn(self, *, closing: bool = False) -> Iterator[None]:
-        """Let no other task use it meanwhile, but for callbacks."""
-        if not closing:
-            self._check_usable()
-        check_loop(self._loop, "a consumer")
-        before, task = self._task, asyncio.current_task()
-        if before not in (None, task) and not self._consumption.calls_back:
-            raise InvalidInputError(
-                "another task is in the middle of a call of this consumer: use a consumer in one "
-                "task at a time; other tasks may call commit and request_stop"
-            )
-        self._task = task
-        try:
-            yield
-        finally:
-            self._task = before
+    def _calls_back(self) -> bool:
+        return self._consumption.calls_back
 
     async def _begin(self) -> None:
         """End what a cancelled call has left under way, and subscribe if that must be done yet."""
@@ -434,8 +386,8 @@ class Consumer:
             await asyncio.sleep(0)
 
     def _check_usable(self) -> None:
-        self._consumption.check_process()
-        if self._closed or (self._closing and not self._consumption.calls_back):
+        super()._check_usable()
+        if self._closing and not self._consumption.calls_back:
             raise ClosedError("the consumer was closed")
 
     # What comes next. The caller's task has its turn.

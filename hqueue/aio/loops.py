@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from hqueue.errors import InvalidInputError
+from hqueue.runtime.program_loop import ProgramLoop
 
-__all__ = ["AT_ONCE", "check_loop", "collected"]
+__all__ = ["AT_ONCE", "check_loop", "collected", "own_loop"]
 
 AT_ONCE = 250
 """After this many messages other tasks have turns: they take a millisecond, or three if they have
@@ -30,6 +31,20 @@ def check_loop(loop: asyncio.AbstractEventLoop | None, what: str) -> asyncio.Abs
             f"{what} belongs to the event loop that used it first: make another one here"
         )
     return running
+
+
+def own_loop(what: str) -> ProgramLoop:
+    """The running event loop, for an object that is made there and belongs to it.
+
+    Raises:
+        InvalidInputError: no event loop runs.
+    """
+    try:
+        return ProgramLoop()
+    except RuntimeError as exc:
+        raise InvalidInputError(
+            f"no event loop runs: make the {what} in a coroutine of the loop that uses it"
+        ) from exc
 
 
 async def collected(messages: Given) -> Given:

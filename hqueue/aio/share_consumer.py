@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from functools import partial
 
-from hqueue.aio.client import Client, blocking_client, connect
-from hqueue.aio.loops import check_loop
-from hqueue.client import cluster_of
+from hqueue.aio.client import Client
+from hqueue.aio.loop_consumer import LoopConsumer
 from hqueue.consume.scan import Scan
-from hqueue.errors import ClosedError, HQueueError, InvalidInputError
-from hqueue.group_consumer import release
+from hqueue.errors import HQueueError
 from hqueue.groups.catalog import Selection
+from hqueue.handle import Cluster
 from hqueue.metadata import PartitionKey
-from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.iteration import Iteration
-from hqueue.runtime.loop import in_thread
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.settings.keyword_options import Unpack
-from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.sharing.acquired_message import AcquiredMessage
 from hqueue.sharing.share_calls import ShareCalls, idle_ms_of
@@ -30,8 +25,10 @@ from hqueue.sharing.shared_consumption import SharedConsumption
 
 __all__ = ["ShareConsumer"]
 
+OTHERS_CALL = "acknowledge, release, reject, renew and request_stop"
 
-class ShareConsumer:
+
+class ShareConsumer(LoopConsumer[SharedConsumption]):
     """Reads messages of queues in an event loop, as one of the consumers of a share group. Like
     `hqueue.ShareConsumer`, with the same guarantees, and with these differences:
 
@@ -64,39 +61,14 @@ class ShareConsumer:
         self._settings = settings = ShareSettings.of(options)
         names = sorted(Selection.chosen(queues, None).names)
         wanted = frozenset(Scan(topics=topics).topics)
-        if client is not None:
-            check_kind(client, Client, "client")
-        try:
-            self._loop = asyncio.get_running_loop()
-        except RuntimeError as exc:
-            raise InvalidInputError(
-                "no event loop runs: make the consumer in a coroutine of the loop that uses it"
-            ) from exc
         self.group = group
         """The group's name."""
-        self._task: asyncio.Task[object] | None = None
-        self._closed = False
-        self._background = ProgramLoop()
-        self._own_client = connect() if client is None else None
-        used = self._own_client if client is None else client
-        assert used is not None
-        own = None if self._own_client is None else blocking_client(self._own_client)
-        try:
-            self._consumption = SharedConsumption(
-                cluster_of(blocking_client(used)),
-                group,
-                names,
-                wanted,
-                settings,
-                loop=self._background,
-            )
-        except BaseException:
-            if own is not None:
-                own.close()
-            raise
+
+        def consume(cluster: Cluster, loop: ProgramLoop) -> SharedConsumption:
+            return SharedConsumption(cluster, group, names, wanted, settings, loop=loop)
+
+        super().__init__(client, "an asynchronous share consumer", consume, OTHERS_CALL)
         self._calls = ShareCalls(self._consumption, settings)
-        self._release = partial(release, self._consumption.leave, own)
-        self._watched = Watched(self, "an asynchronous share consumer", self._release)
 
     async def __aenter__(self) -> ShareConsumer:
         try:
@@ -206,23 +178,16 @@ class ShareConsumer:
             await self._begin()
             await self._calls.commit.in_loop()
 
-    def request_stop(self) -> None:
-        """Make `poll` return nothing from now on, and end iterations, so that the task that uses
-        the consumer can close it. Other tasks, other threads and signal handlers may call it.
-        """
-        self._consumption.request_stop()
-
     async def close(self, *, acknowledge: bool | None = None) -> None:
         """Write all answers, settle messages without one, and free all resources. Like
         `hqueue.ShareConsumer.close`. Call it in the task that polls. If the call is cancelled, some
         answers may not have been written; the consumer leaves the group all the same, in a task of
         the event loop. After the consumer's own event loop was closed, the call writes nothing.
         """
-        if self._consumption.inherited or self._closed:
+        if self._consumption.process.is_left or self._closed:
             return
-        if self._loop.is_closed():
-            await in_thread(self._release)
-            self._end()
+        if await self._end_without_loop():
+            self._closed = True
             return
         decided = self._settings.auto_acknowledge if acknowledge is None else acknowledge
         with self._turn():
@@ -240,16 +205,11 @@ class ShareConsumer:
     async def _free(self) -> None:
         try:
             await self._background.settled()
-            await self._consumption.leave.in_loop()
-            await self._background.close()
-            if self._own_client is not None:
-                await self._own_client.close()
+            await self._consumption.release.in_loop()
+            await self._close_connection()
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        self._closed = True
-        self._watched.closed()
+            self._closed = True
+            self._watched.closed()
 
     async def _begin(self) -> None:
         """Wait until the work of a cancelled call has ended, and join the group if the consumer has
@@ -257,22 +217,3 @@ class ShareConsumer:
         """
         await self._background.settled()
         await self._consumption.begin.in_loop()
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """A block in which no other task may use the consumer."""
-        self._consumption.check_process()
-        if self._closed:
-            raise ClosedError("the consumer was closed")
-        check_loop(self._loop, "a consumer")
-        task = asyncio.current_task()
-        if self._task not in (None, task):
-            raise InvalidInputError(
-                "another task is in the middle of a call of this consumer: ask for messages in one "
-                "task at a time; other tasks may answer for messages and call request_stop"
-            )
-        before, self._task = self._task, task
-        try:
-            yield
-        finally:
-            self._task = before

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
-from hqueue.aio.loops import check_loop
-from hqueue.errors import HQueueError, InvalidInputError
+from hqueue.aio.loops import check_loop, own_loop
+from hqueue.errors import HQueueError
 from hqueue.handle import QueueLog
 from hqueue.metadata import Address, Coordinate
 from hqueue.push.listener import Listener
@@ -18,7 +18,6 @@ from hqueue.push.serving import LoopEvent, LoopServing
 from hqueue.push.subscriber import Subscriber as BlockingSubscriber
 from hqueue.push.subscriber import SubscriberOptions, reception_of
 from hqueue.push.subscription import Subscription
-from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.settings.keyword_options import Unpack
 
 __all__ = ["Subscriber"]
@@ -55,12 +54,7 @@ class Subscriber:
         coordinate: Coordinate,
         **options: Unpack[SubscriberOptions],
     ) -> None:
-        try:
-            self._tasks = ProgramLoop()
-        except RuntimeError as exc:
-            raise InvalidInputError(
-                "no event loop runs: make the subscriber in a coroutine of the loop that uses it"
-            ) from exc
+        self._tasks = own_loop("subscriber")
         self._subscriber = BlockingSubscriber(
             log,
             subscription,

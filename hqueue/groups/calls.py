@@ -63,16 +63,16 @@ class ConsumerCalls(Stepwise):
         yield from self._consumption.assign.steps(keys)
 
     def assignment(self) -> set[PartitionKey]:
-        self._consumption.check_process()
+        self._consumption.process.check()
         return self._consumption.positions.keys()
 
     def subscription(self) -> set[str]:
-        self._consumption.check_process()
+        self._consumption.process.check()
         found = self._consumption.membership.found
         return set() if found is None else set(found.selected)
 
     def paused(self) -> set[PartitionKey]:
-        self._consumption.check_process()
+        self._consumption.process.check()
         return set(self._consumption.paused)
 
     @stepwise

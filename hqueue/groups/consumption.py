@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -28,7 +27,7 @@ from hqueue.runtime.clock import (
     do_step_in_loop,
     monotonic_s_of,
 )
-from hqueue.runtime.fork import register
+from hqueue.runtime.fork import OwnProcess, register
 from hqueue.runtime.logs import Log
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Pause, Work
@@ -92,27 +91,14 @@ class Consumption(Stepwise):
         self._settings = settings
         self._serve_every_ms = min(SERVE_EVERY_MS, settings.poll_interval_ms_max / 2)
         self._stopping = False
-        self._pid = os.getpid()
+        self.process = OwnProcess("a consumer")
+        """The process that made the consumer: its forked children have no partitions of it."""
         register(self)
 
     def after_fork_in_child(self) -> None:
         """What is handed out is the parent's: a stream looks before it hands out more."""
         for stream in self.streams:
             stream.attention = True
-
-    @property
-    def inherited(self) -> bool:
-        """Whether this is a forked child, which has nothing of what its parent consumes."""
-        return os.getpid() != self._pid
-
-    def check_process(self) -> None:
-        """Check that this process made the consumer.
-
-        Raises:
-            ClosedError: this process is a forked child.
-        """
-        if self.inherited:
-            raise ClosedError("a consumer can't be used in a forked child; make one there")
 
     # What it consumes.
 
@@ -311,7 +297,7 @@ class Consumption(Stepwise):
         which may come in the middle of a wait: no lock is taken that is not reentrant. In a forked
         child there is nothing to stop.
         """
-        if self.inherited:
+        if self.process.is_left:
             return
         self._stopping = True
         self._share.take_notice()

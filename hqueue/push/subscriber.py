@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
-from hqueue.errors import ClosedError, HQueueError, InvalidInputError
+from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.handle import QueueLog
 from hqueue.metadata import (
     Address,
@@ -18,6 +17,7 @@ from hqueue.push.reception import Reception
 from hqueue.push.serving import Serving, ThreadServing
 from hqueue.push.subscription import Subscription
 from hqueue.runtime.forgotten import Watched
+from hqueue.runtime.fork import OwnProcess
 from hqueue.runtime.logs import Log
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.stopping import stopping
@@ -133,7 +133,7 @@ class Subscriber:
             shared=shared,
             loop=loop,
         )
-        self._pid = os.getpid()
+        self._process = OwnProcess("a subscriber")
         self._watched = Watched(
             self, "a subscriber", reception.end, needed=lambda: reception.is_open
         )
@@ -162,7 +162,7 @@ class Subscriber:
         Raises:
             ClosedError: this process is a forked child, which has no partitions.
         """
-        self._check_process()
+        self._process.check()
         return self._reception.partitions
 
     @property
@@ -170,7 +170,7 @@ class Subscriber:
         """The address on which it listens; None before the start, and in a forked child, which does
         not listen.
         """
-        return self._reception.address if os.getpid() == self._pid else None
+        return None if self._process.is_left else self._reception.address
 
     def start(self) -> None:
         """Listen, and register in ZooKeeper. When the call returns, messages may arrive at any
@@ -187,7 +187,7 @@ class Subscriber:
             StoreUnavailableError: HBase or ZooKeeper was unavailable.
             ClosedError: the subscriber was started before, or was stopped meanwhile.
         """
-        self._check_process()
+        self._process.check()
         self._reception.start()
 
     def stop(self, reason: str = "") -> bool:
@@ -205,7 +205,7 @@ class Subscriber:
         Raises:
             InvalidInputError: a listener called it, and would wait for itself.
         """
-        if os.getpid() != self._pid:
+        if self._process.is_left:
             return True
         self._reception.check_caller()
         return self._reception.stop(reason)
@@ -225,7 +225,7 @@ class Subscriber:
         """Make `wait` return, so that the thread that waits there can stop the subscriber.
         Listeners may call it. In a forked child it does nothing.
         """
-        if os.getpid() == self._pid:
+        if not self._process.is_left:
             self._reception.serving.wanted_end.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -237,7 +237,7 @@ class Subscriber:
             InvalidInputError: the subscriber was not started, so the wait would never end.
             ClosedError: this process is a forked child, in which the subscriber can't be used.
         """
-        self._check_process()
+        self._process.check()
         timeout_s = check_timeout_s(timeout_s)
         if not self._reception.begun and not self._reception.serving.wanted_end.is_set():
             raise InvalidInputError(
@@ -247,10 +247,6 @@ class Subscriber:
         if self.failure is not None:
             raise self.failure
         return ended
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise ClosedError("a subscriber can't be used in a forked child; make one there")
 
 
 def reception_of(subscriber: Subscriber) -> Reception:

@@ -10,7 +10,9 @@ import os
 import weakref
 from typing import Protocol
 
-__all__ = ["register"]
+from hqueue.errors import ClosedError
+
+__all__ = ["OwnProcess", "register"]
 
 
 class ForkAware(Protocol):
@@ -29,6 +31,32 @@ def register(item: ForkAware) -> None:
 def _after_fork_in_child() -> None:
     for item in list(_registered):
         item.after_fork_in_child()
+
+
+class OwnProcess:
+    """The process that makes this, of an object that a forked child can't use.
+
+    Args:
+        what: the object, for errors: ``a consumer``.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._pid = os.getpid()
+        self._what = what
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the caller is a forked child of it."""
+        return os.getpid() != self._pid
+
+    def check(self) -> None:
+        """Return if the caller is this process.
+
+        Raises:
+            ClosedError: it is a forked child.
+        """
+        if self.is_left:
+            raise ClosedError(f"{self._what} can't be used in a forked child; make one there")
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

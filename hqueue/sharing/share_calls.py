@@ -93,7 +93,7 @@ class ShareCalls(Stepwise):
         self._consumption.answer(messages, answer, due_ms)
 
     def _check(self, messages: Sequence[AcquiredMessage]) -> None:
-        self._consumption.check_process()
+        self._consumption.process.check()
         for each in messages:
             check_kind(each, AcquiredMessage, "message")
         foreign = self._consumption.foreign(messages)

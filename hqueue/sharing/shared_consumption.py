@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import uuid
 from collections import defaultdict
@@ -28,6 +27,7 @@ from hqueue.metadata import Coordination, PartitionKey
 from hqueue.metadata.registration import Registration
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, do_step, do_step_in_loop
+from hqueue.runtime.fork import OwnProcess
 from hqueue.runtime.logs import Log
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Pause, Wait, Work, until_given
@@ -109,23 +109,8 @@ class SharedConsumption(Stepwise):
         """The partition whose messages were handed out last."""
         self._looked_ms = self._checked_ms = self._wrote_ms = clock.monotonic_ms()
         self._stopping = self._closed = False
-        self._pid = os.getpid()
-
-    @property
-    def inherited(self) -> bool:
-        """Whether this process is a forked child of the one that made the consumer: the child has
-        no messages of the consumer.
-        """
-        return os.getpid() != self._pid
-
-    def check_process(self) -> None:
-        """Check that this process made the consumer.
-
-        Raises:
-            ClosedError: this process is a forked child.
-        """
-        if self.inherited:
-            raise ClosedError("a consumer can't be used in a forked child; make one there")
+        self.process = OwnProcess("a consumer")
+        """The process that made the consumer: its forked children have no messages of it."""
 
     @property
     def partitions(self) -> list[PartitionKey]:
@@ -468,18 +453,18 @@ class SharedConsumption(Stepwise):
             yield from self._write()
         except HQueueError as exc:
             failure = exc
-        yield from self._leave()
+        yield from self._release()
         if failure is not None:
             raise failure
 
     @stepwise
-    def leave(self) -> Work[Any, None]:
+    def release(self) -> Work[Any, None]:
         """Leave the group without writing answers, and free everything. Other consumers get the
         messages when their locks lapse.
         """
-        yield from self._in_turn(self._leave())
+        yield from self._in_turn(self._release())
 
-    def _leave(self) -> Work[Any, None]:
+    def _release(self) -> Work[Any, None]:
         self._closed = True
         if self._renewal is not None:
             self._renewal.close()
