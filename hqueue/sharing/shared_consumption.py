@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import socket
 import uuid
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
-from hqueue.dead_letters.of_groups import GroupDeadLetters
 from hqueue.errors import (
     BufferFullError,
     ClosedError,
     CorruptLogError,
-    GroupActiveError,
     HQueueError,
 )
-from hqueue.groups.kinds import SHARE, GroupKinds
-from hqueue.groups.members import GroupMembers
-from hqueue.groups.paths import GroupPaths
-from hqueue.groups.positions import start_positions
-from hqueue.handle import Cluster, QueueLog
-from hqueue.log import Batch
-from hqueue.metadata import Coordination, PartitionKey
-from hqueue.metadata.registration import Registration
+from hqueue.handle import Cluster
+from hqueue.metadata import PartitionKey
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, do_step, do_step_in_loop
 from hqueue.runtime.fork import OwnProcess
 from hqueue.runtime.logs import Log
 from hqueue.runtime.program_loop import ProgramLoop
-from hqueue.runtime.steps import Pause, Wait, Work, until_given
+from hqueue.runtime.steps import Pause, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.sharing.acquired_message import AcquiredMessage
 from hqueue.sharing.acquisition import Taken
 from hqueue.sharing.hands import Hands
 from hqueue.sharing.held import Answer
 from hqueue.sharing.lock_renewal import RENEWED_BELOW, LockRenewal
-from hqueue.sharing.partition_reading import BYTES_MAX, PartitionReading
+from hqueue.sharing.looking import ShareRecords, poll_ends
+from hqueue.sharing.membership import ShareMembership
 from hqueue.sharing.share_options import ShareSettings
-from hqueue.sharing.shared_partition import SharedPartition, ShareRecords
 
 __all__ = ["SharedConsumption"]
 
@@ -87,21 +76,12 @@ class SharedConsumption(Stepwise):
         clock: Clock = SYSTEM_CLOCK,
         loop: ProgramLoop | None = None,
     ) -> None:
-        root, broker = cluster.settings.zookeeper_root, cluster.settings.broker_id
-        self.consumer_id = f"{socket.gethostname()}:{uuid.uuid4()}"
-        """The consumer's ID, which no other consumer has."""
-        self._paths = GroupPaths(root, group, broker)
-        self._cluster = cluster
-        self._group = group
-        self._queues = queues
-        self._topics = topics
+        self._membership = ShareMembership(
+            cluster, group, queues, topics, settings, clock=clock, loop=loop
+        )
         self._settings = settings
         self._clock = clock
-        self._loop = loop
-        self._coordination: Coordination | None = None
-        self._registration: Registration | None = None
         self._renewal: LockRenewal | None = None
-        self._logs: dict[str, QueueLog] = {}
         self._hands: dict[PartitionKey, Hands] = {}
         self._turns: list[PartitionKey] = []
         """The partitions, in the order in which they are asked for messages."""
@@ -111,6 +91,11 @@ class SharedConsumption(Stepwise):
         self._stopping = self._closed = False
         self.process = OwnProcess("a consumer")
         """The process that made the consumer: its forked children have no messages of it."""
+
+    @property
+    def consumer_id(self) -> str:
+        """The consumer's ID, which no other consumer has."""
+        return self._membership.consumer_id
 
     @property
     def partitions(self) -> list[PartitionKey]:
@@ -129,63 +114,16 @@ class SharedConsumption(Stepwise):
         """
         if self._hands:
             return
-        for queue in self._queues:
-            self._logs[queue] = yield self._cluster.log.asked(queue)
-        if self._coordination is None:
-            self._coordination = self._cluster.coordinate(self._loop)
-        yield from self._join(self._coordination)
-
-    def _join(self, coordination: Coordination) -> Work[Any, None]:
-        own = self._cluster.cluster_id.asked()
-        yield coordination.brokers.check.asked(self._cluster.settings.broker_id, own)
-        registration = self._registration
-        if registration is None:
-            members = GroupMembers(coordination.store, self._paths, self._clock)
-            streams = dict.fromkeys(self._queues, 1)
-            registration = members.registration(
-                self.consumer_id, streams, self._on_failure, shares=True
-            )
-            yield registration.begin.asked()
-            self._registration = registration
-        try:
-            yield GroupKinds(coordination.store, self._paths).check.asked(SHARE)
-        except GroupActiveError:
-            self._registration = None
-            yield registration.close.asked()
-            raise
-        for queue, log in self._logs.items():
-            for number in range(log.partitions):
-                key = PartitionKey(queue, number)
-                self._hands[key] = self._new_hands(coordination, log, key)
-        self._turns = sorted(self._hands, key=lambda _: uuid.uuid4())
+        hands = yield from self._membership.join()
         if self._settings.auto_renew and self._renewal is None:
             # A call sends one request after the other, and each is bounded.
-            wait_ms = 2.0 * self._cluster.settings.operation_timeout_ms
+            wait_ms = 2.0 * self._membership.operation_timeout_ms
+            loop = self._membership.store.loop
             self._renewal = LockRenewal(
-                self._renew, self._settings.lock_ms, wait_ms, coordination.store.loop, self._clock
+                self._renew, self._settings.lock_ms, wait_ms, loop, self._clock
             )
-
-    def _new_hands(self, coordination: Coordination, log: QueueLog, key: PartitionKey) -> Hands:
-        settings = self._settings
-        letters = GroupDeadLetters(log, self._group)
-        reading = PartitionReading(
-            log, key.partition, self._topics, letters, by_key=settings.ordered_by_key
-        )
-        shared = SharedPartition(
-            coordination.store,
-            self._paths.share(key),
-            reading,
-            holder=self.consumer_id,
-            lock_ms=settings.lock_ms,
-            begin=partial(self._start, log, key.partition),
-            deadline=log.deadline,
-            clock=self._clock,
-        )
-        return Hands(shared, letters, settings.lock_ms, self._clock.monotonic_ms)
-
-    def _start(self, log: QueueLog, partition: int) -> Work[Any, int]:
-        found = yield from start_positions(log, self._settings.start, [partition])
-        return int(found[partition].next)
+        self._hands = hands
+        self._turns = sorted(hands, key=lambda _: uuid.uuid4())
 
     # Handing messages out.
 
@@ -381,9 +319,10 @@ class SharedConsumption(Stepwise):
         if check:
             self._checked_ms = now_ms
         came = False
-        for queue, log in self._logs.items():
+        for queue, log in self._membership.logs.items():
             hands = [each for key, each in self._hands.items() if key.queue == queue]
-            came = (yield from self._poll_ends(log, hands, check=check)) or came
+            readings = [each.partition.reading for each in hands]
+            came = (yield from poll_ends(log, readings, check=check)) or came
         for key, each in self._hands.items():
             if each.partition.is_short and (yield each.partition.begin_again.asked()):
                 text = "the queue was truncated or created again: the group starts over in %s/%d"
@@ -393,39 +332,10 @@ class SharedConsumption(Stepwise):
         return came or any(each.offers or each.delayed for each in partitions)
 
     def _see_records(self) -> Work[Any, None]:
-        assert self._coordination is not None
-        records = ShareRecords(self._coordination.store, self._clock)
+        records = ShareRecords(self._membership.store, self._clock)
         yield records.read.asked([hands.partition for hands in self._hands.values()])
         for hands in self._hands.values():
             self._report(hands)
-
-    def _poll_ends(
-        self, log: QueueLog, hands: Collection[Hands], *, check: bool
-    ) -> Work[Any, bool]:
-        """Ask once for new messages in the partitions that were read to their ends. Returns whether
-        some came.
-        """
-        readings = {}
-        for each in hands:
-            reading = each.partition.reading
-            if reading.cursor is not None and reading.at_tail:
-                readings[reading.partition] = reading
-                if check:
-                    yield from reading.check_tail()
-        if not readings:
-            return False
-        cursors = [each.cursor for each in readings.values() if each.cursor is not None]
-        poll = log.reader.reading.poll
-        found: list[Batch] = yield Wait(
-            lambda: log.reader.do_long(_given(poll(cursors, BYTES_MAX, 1, None))),
-            lambda: log.loop_reader.do_long(_given(poll(cursors, BYTES_MAX, 1, None))),
-        )
-        came = defaultdict(list)
-        for batch in found:
-            came[batch.partition].append(batch)
-        for partition, batches in came.items():
-            yield from readings[partition].add(batches)
-        return bool(came)
 
     # Stopping and closing.
 
@@ -470,26 +380,10 @@ class SharedConsumption(Stepwise):
             self._renewal.close()
         for hands in self._hands.values():
             yield from hands.partition.reading.release()
-        registration, self._registration = self._registration, None
-        if registration is not None:
-            yield registration.close.asked()
-        coordination, self._coordination = self._coordination, None
-        if coordination is not None:
-            yield coordination.close.asked()
-
-    def _on_failure(self, error: HQueueError) -> None:
-        logger.warning("a share consumer is no longer listed among its group's members: %s", error)
+        yield from self._membership.leave()
 
     def _do(self, step: Any) -> object:
         return do_step(None, self._clock, step)
 
     async def _do_in_loop(self, step: Any) -> object:
         return await do_step_in_loop(None, self._clock, step)
-
-
-def _given(polling: Work[Any, None]) -> Work[Any, list[Batch]]:
-    """All batches that a poll gives."""
-    batches: list[Batch] = []
-    while (given := (yield from until_given(polling))) is not None:
-        batches += given.item
-    return batches

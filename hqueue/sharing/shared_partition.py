@@ -27,7 +27,7 @@ from hqueue.sharing.partition_reading import PartitionReading
 from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Span, Window
 from hqueue.sharing.window_record import decode_window, encode_window
 
-__all__ = ["ShareRecords", "SharedPartition"]
+__all__ = ["SharedPartition"]
 
 CLOCKS_DIFFER_BY = 1.05
 """Two clocks that measure the same time differ by less than this factor, so other consumers wait
@@ -44,17 +44,6 @@ class _Known(NamedTuple):
     version: Version
     strays: bool = False
     """Whether the consumer has messages by the record that it does not hold."""
-
-
-class ShareRecords(OnStore):
-    """Reads the records of a group's partitions. Thread-safe."""
-
-    @stepwise
-    def read(self, partitions: Sequence[SharedPartition]) -> Work[None]:
-        """Read the records of partitions, in one round trip or a few, and let `see` note them."""
-        found = yield Read([each.path for each in partitions])
-        for each in partitions:
-            each.see(found.get(each.path))
 
 
 class SharedPartition(OnStore):

@@ -41,11 +41,10 @@ class _Letters(Stepwise):
         yield Bury(tuple(rejections))
 
 
-class _Coordination(Stepwise):
+class _Membership:
     store: Any = None
 
-    @stepwise
-    def close(self) -> Work[Any, None]:
+    def leave(self) -> Work[Any, None]:
         return
         yield
 
@@ -183,8 +182,8 @@ def begun(code: Code, holder: str, keys: Sequence[bytes | None], settings: Share
     consumption._settings = settings
     consumption._clock = clock
     consumption._hands = {KEY: hands}
-    consumption._coordination = _Coordination()
-    consumption._registration = consumption._renewal = None
+    consumption._membership = _Membership()
+    consumption._renewal = None
     return State(consumption)
 
 
