@@ -118,9 +118,10 @@ class PartitionReading:
         if self._cursor is None or not self._begin_of_ahead <= begin <= self._cursor.cursor:
             yield from self._release_ahead()
             self._cursor = self._open(begin, None)
-        for _ in range(READS_MAX):
+        for reads in range(READS_MAX):
             known = sum(len(chunk.ids) for chunk in self._chunks)
-            if known >= messages or (self._chunks and self.at_tail):
+            # At the log's end one look is enough: the answers that are written then shall not wait.
+            if known >= messages or (self.at_tail and (self._chunks or reads)):
                 break
             yield from self.add((yield from self._read(self._cursor)))
         first: list[_Chunk] = []

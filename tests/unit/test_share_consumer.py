@@ -20,6 +20,7 @@ import hqueue.aio
 from hqueue import InvalidInputError, Message, ShareConsumer
 from hqueue.errors import ClosedError, GroupActiveError, StoreUnavailableError
 from hqueue.metadata.ports import Change
+from hqueue.sharing.partition_reading import PartitionReading
 from hqueue.sharing.window import Window
 from hqueue.sharing.window_record import encode_window
 from tests.support.backends import MemoryBackend
@@ -498,6 +499,24 @@ def test_a_log_that_ends_before_where_a_group_has_been_is_read_from_its_beginnin
         assert sorted(rest(*consumers) or rest(*consumers)) == [0, 1, 2]
         put(client, 3, first=3)
         assert sorted(rest(*consumers)) == [3, 4, 5]
+
+
+def test_an_answer_at_the_end_of_the_log_costs_one_read(
+    client: hqueue.Client, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(client, 1)
+    a = join(auto_acknowledge=False)
+    a.acknowledge(*a.poll(WAIT_MS))
+    reads: list[object] = []
+    read = PartitionReading._read
+
+    def counted(reading: PartitionReading, cursor: Any) -> Any:
+        reads.append(cursor)
+        return read(reading, cursor)
+
+    monkeypatch.setattr(PartitionReading, "_read", counted)
+    assert a.poll(0) == []
+    assert len(reads) == 1
 
 
 def test_one_that_is_forgotten_leaves_its_group(client: hqueue.Client) -> None:
