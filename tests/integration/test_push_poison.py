@@ -22,7 +22,10 @@ from .running import Program
 NAME = "s"
 FATAL = {0: b"exit", 1: b"hang", 2: b"memory"}
 HANGS_S = 3.0
-"""After this long a process that hangs is killed, as a watchdog would do."""
+"""After this long a process that hangs is killed, as a watchdog would do. Its call has no answer in
+time."""
+HANGS_AGAIN_S = 0.3
+"""The same, of a message that has hung before: the end of the process ends its call."""
 
 
 class Supervised:
@@ -61,7 +64,8 @@ class Supervised:
             if line != "ready":
                 self.began.append(line)
             if line == "hang":
-                self._stopping.wait(HANGS_S)
+                is_first = self.began.count(line) == 1
+                self._stopping.wait(HANGS_S if is_first else HANGS_AGAIN_S)
                 return
 
 

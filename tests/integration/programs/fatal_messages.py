@@ -19,7 +19,8 @@ from pathlib import Path
 import hqueue
 from hqueue import DeliveryOptions, ReceivedMessage, Subscription
 
-MEMORY_BYTES = 3 << 30
+MEMORY_BYTES = 256 << 20
+"""So much more memory a message may take."""
 OPTIONS = DeliveryOptions(
     timeout_ms=1_500, unanswered_calls_max=2, backoff_ms_min=50, backoff_ms_max=300
 )
@@ -32,16 +33,18 @@ def end(value: bytes) -> None:
     if value == b"hang":
         threading.Event().wait()
     if value == b"memory":
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        most = pages * resource.getpagesize() + MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
         taken = []
         try:
             while True:
-                taken.append(bytearray(64 << 20))
+                taken.append(bytearray(16 << 20))
         except MemoryError:
             os.kill(os.getpid(), signal.SIGKILL)  # As Linux does to a process that takes too much.
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     queue, name, port, path = sys.argv[1:]
 
     def process(messages: Sequence[ReceivedMessage]) -> None:
