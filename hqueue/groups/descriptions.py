@@ -44,6 +44,10 @@ class SharedMessages:
     """How many messages consumers had and gave back, and no consumer has now."""
     holders: Mapping[str, int]
     """How many messages each consumer has, by the consumers' IDs."""
+    delayed: int = 0
+    """How many messages wait for their time, as far as consumers have read."""
+    next_due_ms: int | None = None
+    """When the first of them is due, in milliseconds since the epoch; None if none waits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -191,6 +191,8 @@ def _described(
         redelivered=sum(span.messages for span in acquired if span.mark.deliveries > 1),
         released=read.unfinished - read.acquired,
         holders=dict(sorted(holders.items())),
+        delayed=sum(each.messages for each in read.delays),
+        next_due_ms=min((each.due_ms for each in read.delays), default=None),
     )
     lag = None
     if look is not None:

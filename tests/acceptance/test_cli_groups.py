@@ -229,11 +229,22 @@ def test_a_share_group_is_described_with_the_messages_that_its_consumers_have(
             "redelivered": 0,
             "released": 0,
             "holders": {consumer.consumer_id: 3},
+            "delayed": 0,
+            "next_due_ms": None,
         }
         assert (second["lag"], second["acquired"]) == (0, 0)
         rows = [line.split("\t") for line in run("groups", "describe", group).lines]
         assert [row[2] for row in rows] == ["1", "0"]
-        assert [[*row[4:5], *row[6:]] for row in rows] == [["3", "3", "0", "0"], ["0"] * 4]
+        assert [[*row[4:5], *row[6:]] for row in rows] == [
+            ["3", "3", "0", "0", "0", "-"],
+            [*["0"] * 5, "-"],
+        ]
+        later = [Message("t", b"later").delayed(2_000_000_000_000 + n) for n in range(2)]
+        queue.put(later, partition=1)
+        assert consumer.poll(20) == []
+        second = described(run, group)[1]
+        assert (second["delayed"], second["next_due_ms"]) == (2, 2_000_000_000_000)
+        assert second["lag"] == 0
         assert described(run, group, "--members") == [
             {"consumer": consumer.consumer_id, "partitions": 1, "streams": {queue.name: 1}}
         ]

@@ -10,7 +10,7 @@ import typer
 
 from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
-from hqueue.cli.formats import printable
+from hqueue.cli.formats import iso_timestamp, printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import group
@@ -80,8 +80,10 @@ def describe(
 
     For a share group, "lag" counts the unfinished messages, and "age" is the age of the oldest one
     in milliseconds; "acquired" counts the messages that consumers have, "again" those of them that
-    were delivered before, and "released" those that were given back and wait. Without a terminal:
-    queue, partition, how many consumers have messages, offset, lag, age, acquired, again, released.
+    were delivered before, and "released" those that were given back and wait; "delayed" counts the
+    messages that wait for their time, and "due" is the time of the first. Without a terminal:
+    queue, partition, how many consumers have messages, offset, lag, age, acquired, again, released,
+    delayed, due.
     """
     described = session_of(context).client.describe_group(group, queue=queue)
     if json:
@@ -145,8 +147,8 @@ def delete(
 
 def _show_partitions(described: GroupDescription) -> None:
     if described.kind == SHARE:
-        columns = ("holders", "offset", "lag", "age", "acquired", "again", "released")
-        numbers = ("partition", "holders", "lag", "age", "acquired", "again", "released")
+        counts = ("lag", "age", "acquired", "again", "released", "delayed", "due")
+        columns, numbers = ("holders", "offset", *counts), ("partition", "holders", *counts)
         rows = [(*_place(each), *_shared(each)) for each in described.partitions]
         show_table(("queue", "partition", *columns), rows, numbers=numbers)
         return
@@ -172,9 +174,10 @@ def _shared(each: GroupPartition) -> tuple[object, ...]:
     lag = (None, None) if each.lag is None else (each.lag.messages, each.lag.age_ms)
     shared = each.shared
     if shared is None:
-        return (None, _offset(each), *lag, None, None, None)
+        return (None, _offset(each), *lag, *[None] * 5)
     counts = (shared.acquired, shared.redelivered, shared.released)
-    return (len(shared.holders), _offset(each), *lag, *counts)
+    due = None if shared.next_due_ms is None else iso_timestamp(shared.next_due_ms)
+    return (len(shared.holders), _offset(each), *lag, *counts, shared.delayed, due)
 
 
 def _members(described: GroupDescription) -> list[dict[str, Any]]:

@@ -203,6 +203,7 @@ class _Gauges(Collector):
                 ("acquired_messages", "Messages that consumers of a share group hold now."),
                 ("redelivered_messages", "Held messages that were delivered before."),
                 ("released_messages", "Messages that were released and wait for a consumer."),
+                ("delayed_messages", "Messages that wait for their time."),
                 ("acquired_seconds", "Age of the oldest message that a consumer holds."),
             )
         ]
@@ -214,6 +215,7 @@ class _Gauges(Collector):
                         now.acquired,
                         now.redelivered,
                         now.released,
+                        now.delayed,
                         now.acquired_age_ms / 1e3,
                     )
                     for family, value in zip(families, values, strict=True):

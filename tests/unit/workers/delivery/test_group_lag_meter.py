@@ -136,6 +136,7 @@ def test_a_share_group_shows_what_its_consumers_have(cluster: Cluster) -> None:
         "hqueue_share_group_acquired_messages": 4,
         "hqueue_share_group_redelivered_messages": 1,
         "hqueue_share_group_released_messages": 1,
+        "hqueue_share_group_delayed_messages": 0,
     }
 
 
