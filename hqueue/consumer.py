@@ -78,7 +78,7 @@ class Consumer(GroupConsumer):
         Raises as `ConsumerStream.poll`.
 
         Args:
-            timeout_ms: how long to wait for the first one.
+            timeout_ms: how long to wait for the first message.
             messages_max: how many messages to return at most.
         """
         return self._stream().poll(timeout_ms, messages_max)

@@ -42,7 +42,7 @@ class ConsumerStream:
         in time.
 
         Args:
-            timeout_ms: how long to wait for the first one.
+            timeout_ms: how long to wait for the first message.
             messages_max: how many messages to return at most.
 
         Raises:

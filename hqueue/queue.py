@@ -453,8 +453,8 @@ class Queue:
         """The ID up to which a partition's messages have expired, judged by the messages that are
         there and not by a clock.
 
-        Sends some small requests; with a wrong guess some tens at most. It reads the smallest topic
-        of each batch that it examines.
+        Sends a few small requests; a few tens at most if `guess` is far off. It reads the
+        smallest topic of each batch that it examines.
 
         Args:
             partition: the partition.

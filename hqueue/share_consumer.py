@@ -124,7 +124,7 @@ class ShareConsumer:
         delivered before. The list is empty if none came in time.
 
         Args:
-            timeout_ms: how long to wait for the first one.
+            timeout_ms: how long to wait for the first message.
             messages_max: how many messages to return at most, 1 to 10,000.
 
         Raises:

@@ -101,13 +101,13 @@ class Hubs:
 
     async def drop(self, address: Address) -> bool:
         """Delete the record of a hub that does not come back. Returns False if the hub is
-        available: then the record stays. If the caller is cancelled, it may be deleted: the call
-        can be repeated.
+        available: then the record stays. If the caller is cancelled, the record may have been
+        deleted: the call can be repeated.
         """
         return await self._here().drop.in_loop(address)
 
     async def drop_gone(self) -> None:
         """Delete the records of all hubs that are not available. If the caller is cancelled, some
-        of them may be deleted: the call can be repeated.
+        may have been deleted: the call can be repeated.
         """
         await self._here().drop_gone.in_loop()

@@ -197,7 +197,8 @@ class Client:
         self, queue: str, name: str, start: Start, *, partitions: Collection[int] | None = None
     ) -> dict[int, MessageID]:
         """Move the checkpoints of a subscriber that is not connected. Like
-        `hqueue.Client.seek_subscriber`. If the caller is cancelled, some of them may be moved.
+        `hqueue.Client.seek_subscriber`. If the caller is cancelled, some may have been
+        moved.
         """
         log = await self._log(queue)
         return await self._subscribers.seek.in_loop(log, name, start, partitions)
@@ -218,8 +219,8 @@ class Client:
         self, group: str, queue: str, start: Start, *, partitions: Collection[int] | None = None
     ) -> dict[int, MessageID]:
         """Set the offsets of a group that does not consume this queue now. Like
-        `hqueue.Client.reset_group`. If the caller is cancelled, some of them may be set, now or in
-        a moment: call it again.
+        `hqueue.Client.reset_group`. If the caller is cancelled, some of them may have been set, or
+        may be set a moment later: call it again.
         """
         return await groups_of(self._client).reset.in_loop(group, queue, start, partitions)
 

@@ -167,7 +167,7 @@ class Consumer(LoopConsumer[Consumption]):
         this one would have returned.
 
         Args:
-            timeout_ms: how long to wait for the first one.
+            timeout_ms: how long to wait for the first message.
             messages_max: how many messages to return at most.
         """
         messages_max = check_whole(messages_max, 1, 1_000_000, option="messages_max")

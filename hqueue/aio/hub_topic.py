@@ -30,8 +30,8 @@ class HubTopic:
     now or a moment later.
 
     Args:
-        requests: the calls for the topic.
-        subscriptions: gives the subscriptions of the running loop.
+        requests: makes the topic's calls.
+        subscriptions: returns the subscriptions of the running event loop.
         client: the client, which the topic keeps alive.
     """
 

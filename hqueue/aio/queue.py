@@ -161,7 +161,7 @@ class Queue:
             The ID of the one message, or the IDs in the order of the messages.
 
         Raises:
-            BufferFullError: puts of other tasks took all room for ``operation_timeout_ms``. The
+            BufferFullError: other tasks' puts filled the buffer for ``operation_timeout_ms``. The
                 message was not written.
             As `hqueue.Queue.put`.
         """

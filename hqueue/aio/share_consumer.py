@@ -96,7 +96,7 @@ class ShareConsumer(LoopConsumer[SharedConsumption]):
         delivered before. The list is empty if none came in time. Like `hqueue.ShareConsumer.poll`.
 
         Args:
-            timeout_ms: how long to wait for the first one.
+            timeout_ms: how long to wait for the first message.
             messages_max: how many messages to return at most, 1 to 10,000.
         """
         most = check_whole(messages_max, 1, 10_000, option="messages_max")

@@ -160,13 +160,13 @@ class MetadataMigration:
     async def abandon(self) -> bool:
         """Abandon a move: the metadata stays in force where it is. Returns whether a move was under
         way. Like `MetadataMigration.abandon` of `hqueue.metadata.managers`. If the caller is
-        cancelled, the move may be abandoned: the call can be repeated.
+        cancelled, the move may have been abandoned: the call can be repeated.
         """
         return await self._migration.abandon.in_loop()
 
     async def clear(self, *, on_progress: OnProgress = ignore_progress) -> int:
         """Delete the records that moves and interrupted copies left in locations that are not in
         force. Returns how many. Like `MetadataMigration.clear` of `hqueue.metadata.managers`. If
-        the caller is cancelled, some of them may be deleted: call it again for the rest.
+        the caller is cancelled, some may have been deleted: call it again for the rest.
         """
         return await self._migration.clear.in_loop(on_progress=on_progress)

@@ -16,7 +16,7 @@ _came: list[int] = []
 
 def end_by_signals() -> None:
     """Let SIGTERM and SIGHUP end this process as Ctrl-C does, with exit code 143 or 129: work that
-    is under way, such as a move of topics' metadata, ends in order. A second signal ends the
+    is under way, such as a move of topics' metadata, is ended cleanly. A second signal ends the
     process at once. Call this in the main thread. A signal that has a handler keeps it, and one
     that is ignored, as under ``nohup``, stays ignored.
     """

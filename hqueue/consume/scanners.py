@@ -47,7 +47,7 @@ MESSAGE_OVERHEAD_BYTES = 200
 
 
 class ScannerOptions(TypedDict, total=False):
-    """The options of a scanner, besides the messages that it reads."""
+    """How a scanner reads: whether it follows, in what order, how far, and how much it buffers."""
 
     follow: bool
     """At the end, wait for new messages instead of ending. One request asks for new messages of all

@@ -62,7 +62,7 @@ class Committer(Stepwise):
     partition.
 
     Nothing here waits for a callback: a callback may commit itself. Callbacks have a thread, for as
-    long as there are some to call. Before the process ends in order, all that waits is committed;
+    long as there are some to call. Before the process ends normally, all that waits is committed;
     what comes after that is committed by the caller.
 
     Args:

@@ -64,8 +64,8 @@ class History:
 
         Args:
             nonce: the nonce.
-            since: an ID; batches that end before it are not looked at. The oldest header that is
-                kept if None.
+            since: an ID; batches that end before it are not looked at. If None, the search
+                begins at the oldest header.
             tail: where the log is known to end: nothing is read when `end` is there.
             deadline: the bound. What was walked is remembered for the next time.
 

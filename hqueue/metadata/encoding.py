@@ -227,7 +227,7 @@ def decode_member(data: bytes, path: str) -> dict[str, int]:
 
 
 def member_left(data: bytes, path: str) -> bool:
-    """Whether a member of a group has left in order, and keeps its place for a successor."""
+    """Whether a member of a group has left by itself, and keeps its place for a successor."""
     return decode_fields(data, path, lambda fields: fields.get("left") is True)
 
 

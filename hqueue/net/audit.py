@@ -15,9 +15,9 @@ logger = Log("hqueue.audit")
 
 class Audit:
     """Writes to the logger ``hqueue.audit``: who, from where, what, on what, allowed or not. It
-    quotes what callers say of themselves, so that no caller can forge a line. Callers that prove
-    nothing, or wait for no answer, cause at most one line a second; a principal causes at most 10
-    lines at once, and one a second after that. Thread-safe.
+    quotes what callers say of themselves, so that no caller can forge a line. Callers that have
+    not authenticated, or wait for no answer, cause at most one line a second; a principal causes at
+    most 10 lines at once, and one a second after that. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Audit:
 
         Args:
             action: what.
-            who: the principal; None if nothing is proven.
+            who: the principal; None if the caller has not authenticated.
             host: the caller's IP address.
             reason: why.
             on: on what: kinds and names.

@@ -14,7 +14,7 @@ __all__ = ["ANONYMOUS", "PrincipalRules", "distinguished_name", "is_proven"]
 
 ANONYMOUS = "anonymous"
 """The principal of callers that prove nothing, where ports also serve these (`tls_optional`), and
-the audit's name for all that have proven nothing. No certificate makes this principal."""
+the audit's name for callers that have not authenticated. No certificate makes this principal."""
 
 DEFAULT = "DEFAULT"
 

@@ -26,7 +26,7 @@ class BatchingBuffer(Gathering[Target, BatchWriter[Target], Delivery[Any]]):
     """Gathers messages by their targets, and has them written in the background, a batch at a time
     for each target, in the order in which they were taken. Thread-safe.
 
-    What is in it is lost if the process is killed, and written when it ends in order (see
+    What is in it is lost if the process is killed, and written when it ends normally (see
     `hqueue.runtime.ending`); what is taken after that is written before the call returns. In a
     forked child it can't be used.
 

@@ -78,7 +78,7 @@ class HeaderReaper:
         try:
             await carry_out_in_loop(self._collected(writer), do)
         except HQueueError:
-            logger.debug("old headers were not collected", exc_info=True)
+            logger.debug("can't delete old headers now; a later append tries again", exc_info=True)
 
     def _collected(self, writer: PartitionWriter) -> Work[Any, None]:
         """Nothing is tried twice."""

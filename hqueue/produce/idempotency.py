@@ -29,7 +29,7 @@ class Search:
 
     nonce: bytes
     since: int | None
-    """An ID; the oldest header that is kept if None."""
+    """An ID. If None, the search begins at the oldest header."""
 
 
 def key_bytes(idempotency_key: str | bytes) -> bytes:

@@ -33,7 +33,7 @@ class Producer:
     in flight at a time, since the next batch begins where that one ends.
 
     Use it as a context manager, or `close` it. Buffered messages are lost if the process is killed.
-    A process that ends in order writes them first; a message that is sent after that is written
+    A process that ends normally writes them first; a message that is sent after that is written
     before `send` returns. A producer that was never closed is closed when Python collects it, with
     a `ResourceWarning`, and its buffered messages are written. It can't be used in a forked child.
     Made by `Queue.producer`.

@@ -31,7 +31,7 @@ logger = Log(__name__)
 
 
 class SubscriberOptions(TypedDict, total=False):
-    """The options of a `Subscriber`, besides the messages that it receives."""
+    """The options of a `Subscriber`: where it listens, and how it handles deliveries."""
 
     port: int
     """The port to listen on; any free port if 0, the default."""

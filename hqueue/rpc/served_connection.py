@@ -121,7 +121,7 @@ class ServedConnection(Caller):
 
         Raises:
             ConnectionError: the caller has gone.
-            OSError: the caller has proven nothing.
+            OSError: the caller has not authenticated.
         """
         guard = self._guard
         assert guard is not None

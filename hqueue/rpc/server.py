@@ -67,7 +67,7 @@ def calling_host() -> str:
 
 def calling_principal() -> str | None:
     """Return the proven principal of the caller that is answered here; `ANONYMOUS` if it has
-    proven nothing, and need not; None if the port asks for no proof.
+    not authenticated, and need not; None if the port asks for no proof.
     """
     return _calling_principal.get()
 

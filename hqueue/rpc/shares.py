@@ -27,7 +27,7 @@ _Caller = TypeVar("_Caller", bound=_Holder)
 
 
 class Share(Generic[_Caller]):
-    """The begun calls of one principal, or of one address among those that have proven nothing."""
+    """The begun calls of one principal, or of one address of unauthenticated callers."""
 
     __slots__ = ("begun", "bytes", "group", "key")
 
@@ -120,7 +120,7 @@ class Shares(Generic[_Caller]):
 
     def first_to_go(self) -> _Caller | None:
         """Whose call ends so that there is memory for others: the oldest one of the address that
-        holds most, while all that have proven nothing hold more than their part; else of the
+        holds most, while all unauthenticated callers hold more than their part; else of the
         principal that holds most. None if nothing has begun.
         """
         groups = [self._principals, self._unproven]

@@ -1,6 +1,6 @@
-"""What must be finished before a process ends in order.
+"""What must be finished before a process ends normally.
 
-A process ends in order when its main thread returns, raises an error or exits by `sys.exit`, also
+A process ends normally when its main thread returns, raises an error or exits by `sys.exit`, also
 out of a handler of a signal. A process that is killed finishes nothing, nor does one that calls
 `os._exit`.
 

@@ -135,7 +135,7 @@ class SharedConsumption(Stepwise):
         was requested. Raises as `hqueue.ShareConsumer.poll`.
 
         Args:
-            timeout_ms: how long to wait for the first one.
+            timeout_ms: how long to wait for the first message.
             messages_max: how many to hand out at most.
             acquire_max: how many to acquire at a time, at most.
         """

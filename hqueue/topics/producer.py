@@ -28,7 +28,7 @@ class HubProducer:
     whose answer was lost: the outcome of its messages is *unknown*.
 
     Use it as a context manager, or `close` it. Buffered messages are lost if the process is killed.
-    A process that ends in order publishes them first, if the client is still open; a message that
+    A process that ends normally publishes them first, if the client is still open; a message that
     is sent after that is published before `send` returns. A producer that was never closed is
     closed when Python collects it, with a `ResourceWarning`, and its buffered messages are
     published. It can't be used in a forked child. Made by `HubClient.producer`.

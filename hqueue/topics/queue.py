@@ -150,7 +150,7 @@ class HubQueue:
             idempotency_key: identifies this batch in its partition, so `partition` or `key` must be
                 given. Always use the same idempotency key for the same messages.
             since: a position before the first put with this idempotency key. The log is searched
-                from there on; all of it that is kept if None.
+                from there on; from its oldest header on if None.
 
         Returns:
             The ID of the one message, or the IDs in the order of the messages.

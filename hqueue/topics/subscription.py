@@ -26,8 +26,8 @@ class TopicSubscription(SubscriptionState):
         """Wait until the subscription ends. Returns False if the time-out came first.
 
         Raises:
-            HQueueError: neither `close` nor `unsubscribe` of this object ended it: another client
-                took it over, it was deleted, or the hubs refuse it.
+            HQueueError: the subscription ended, but not by `close` or `unsubscribe` of this object:
+                another client took it over, it was deleted, or the hubs refuse it.
         """
         ended = bool(self._ended.wait(check_timeout_s(timeout_s)))
         if self.failure is not None:

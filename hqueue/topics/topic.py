@@ -107,10 +107,10 @@ class HubTopic:
         sequence_number: int,
         since: MessageID | None = None,
     ) -> IdempotentPublishResult:
-        """Publish messages with sequence numbers of this publisher, each exactly once: earlier
-        calls with the same sequence numbers, in this or an earlier process, make no duplicates. A
-        publish with an unknown outcome is tried again for ``operation_timeout_ms``. After that,
-        repeat the call with the same messages and sequence numbers.
+        """Publish messages with sequence numbers of this publisher, each exactly once: a message
+        that this or an earlier process has published with the same sequence number is not published
+        again. A publish with an unknown outcome is tried again for ``operation_timeout_ms``. After
+        that, repeat the call with the same messages and sequence numbers.
 
         Sequence numbers belong to the publisher that the setting ``publisher`` names, so set it.
         They must grow with every message of a topic, and may have gaps. Only one process at a time
@@ -122,9 +122,9 @@ class HubTopic:
             sequence_number: the first message's sequence number, 0 or more. The next messages have
                 the numbers that follow.
             since: an ID in the topic before which none of these messages was ever tried. A hub that
-                took the topic over reads the topic from there on; all that is kept if None. Give it
-                with the first call after a restart; later the client itself knows what it published
-                last.
+                took the topic over reads the topic from there on; from its oldest message on if
+                None. Give it with the first call after a restart; later the client itself knows
+                what it published last.
 
         Raises:
             InvalidInputError: an argument is out of range, or the setting ``publisher`` is not

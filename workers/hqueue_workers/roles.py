@@ -18,7 +18,7 @@ class Role(Protocol):
     """A part of a process: a worker or a hub."""
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Run until `stopping` is set; then end in order."""
+        """Run until `stopping` is set; then end cleanly."""
 
 
 async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:

@@ -125,7 +125,7 @@ class OwnerElection(Stepwise):
                 continue
             return Verdict(hub, written, won=True)
         raise StoreUnavailableError(
-            "other hubs took the topic over first each time: try again",
+            "other hubs took over the topic before every attempt: try again",
             topic=topic,
             outcome=Outcome.NOT_APPLIED,
         )

@@ -114,8 +114,8 @@ class Archive:
             self.target = ArchiveFolder(spark, path, of, parquet or ParquetOptions())
         elif parquet not in (None, ParquetOptions()):
             raise InvalidInputError(
-                "the properties of a table set the size of its files: leave out the sizes of files "
-                "and row groups",
+                "a table's own properties set the sizes of its files and row groups: leave both "
+                "sizes out, and set the table's properties",
                 table=path,
             )
         else:

@@ -72,7 +72,7 @@ class OpenQueues:
         """
         names = {key.queue for key in wanted}
         for name in self._open.keys() - names:
-            # The queue is not closed: it holds nothing, and what is served of it ends in order.
+            # The queue is not closed: it holds nothing, and what is served of it ends cleanly.
             self._open.pop(name).polling.cancel()
         await asyncio.gather(*(self._freshen(name, name in unowned) for name in names))
         return {

@@ -32,7 +32,7 @@ RETRIES = Backoff(1_000.0, 30_000.0)
 """The pauses while servers fail."""
 
 END_MS = 5_000.0
-"""How long it may take beside calls under way to end in order."""
+"""How long a clean end may take, besides the calls under way."""
 
 _Result = TypeVar("_Result")
 
@@ -196,7 +196,7 @@ class Runtime:
     async def end(
         self, work: Coroutine[Any, Any, object], drain_ms: float, end_ms: float = END_MS
     ) -> None:
-        """End the worker in order, but give up if this takes much longer than calls under way may
+        """End the worker cleanly, but give up if this takes much longer than calls under way may
         take: then the servers are away, and other workers take over when the session ends.
 
         Args:

@@ -14,7 +14,7 @@ from pyspark_hqueue.jobs.parquet_options import ParquetOptions
 
 @pytest.mark.parametrize("output_format", ["delta", "iceberg"])
 def test_the_sizes_of_a_table_s_files_are_the_table_s_own(output_format: str) -> None:
-    with pytest.raises(InvalidInputError, match="leave out the sizes of files and row groups"):
+    with pytest.raises(InvalidInputError, match="leave both sizes out, and set the table's"):
         Archive(
             cast(SparkSession, None), "events", "lake.db.events",
             output_format=output_format, checkpoint="/checkpoint",

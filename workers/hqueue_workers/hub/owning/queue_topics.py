@@ -438,7 +438,7 @@ class QueueTopics:
                 info = instead_of = None  # It is not as it was read.
             else:
                 raise StoreUnavailableError(
-                    "other hubs took the topic over first each time: try again",
+                    "other hubs took over the topic before every attempt: try again",
                     outcome=Outcome.NOT_APPLIED,
                     topic=topic,
                     queue=self.queue,
