@@ -110,7 +110,7 @@ def check_version(version: Version) -> None:
     """
     if not 1 << (8 * NONCE_BYTES) <= version < 1 << (8 * VERSION_BYTES):
         raise InvalidInputError(
-            "this store never gives a record such a version: give the version of a record that "
+            "this store never assigns such a version: pass the version of a record that "
             "was read or written",
             version=version,
         )

@@ -96,7 +96,7 @@ class BlobRecords(Stepwise):
         yield from ()
         if not is_whole(version, NEW, self._version_max):
             raise InvalidInputError(
-                "this store never gives a record such a version: give the version of a record "
+                "this store never assigns such a version: pass the version of a record "
                 "that was read or written",
                 version=version,
             )

@@ -1,4 +1,4 @@
-"""A program that ends in order loses nothing that it sent, however it ends, on every Python."""
+"""A program that ends normally loses nothing that it sent, however it ends, on every Python."""
 
 from __future__ import annotations
 

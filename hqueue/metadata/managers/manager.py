@@ -109,7 +109,7 @@ class Kind(Generic[Value]):
     def _check_version(self, version: Version) -> Work[Any, None]:
         if not is_whole(version):
             raise InvalidInputError(
-                "this store never gives a record such a version: give the version of a record "
+                "this store never assigns such a version: pass the version of a record "
                 "that was read or written",
                 version=version,
             )

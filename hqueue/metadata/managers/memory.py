@@ -43,7 +43,7 @@ class MemoryFields(Stepwise):
         yield from ()
         if not is_whole(version, NEW):
             raise InvalidInputError(
-                "this store never gives a record such a version: give the version of a record "
+                "this store never assigns such a version: pass the version of a record "
                 "that was read or written",
                 version=version,
             )

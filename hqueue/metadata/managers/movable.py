@@ -69,7 +69,7 @@ class MovableRecords(Stepwise):
             yield asked(self._records(at).check_version, Version(version % VERSIONS_EACH))
         elif number > known.number:
             raise InvalidInputError(
-                "this store never gives a record such a version: give the version of a record "
+                "this store never assigns such a version: pass the version of a record "
                 "that was read or written",
                 version=version,
             )

@@ -49,7 +49,7 @@ class PresentRecords(BlobRecords):
         yield from super().check_version.steps(version)
         if version not in (ANY, NEW) and not check_parts(version, self._node_version_max):
             raise InvalidInputError(
-                "this store never gives a record such a version: give the version of a record "
+                "this store never assigns such a version: pass the version of a record "
                 "that was read or written",
                 version=version,
             )
