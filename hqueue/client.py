@@ -114,12 +114,12 @@ class Client:
         return self._cluster.skip_counts.messages()
 
     def delegation_token(self) -> DelegationToken:
-        """Get a token by which other processes can prove themselves to HBase in this client's name,
-        without its keytab or ticket, until the token expires: by HBase's default for seven days. No
-        token can be renewed: get another in time.
+        """Get a token with which other processes can authenticate to HBase in this client's name,
+        without its keytab or ticket, until the token expires: by HBase's default after seven days.
+        Tokens can't be renewed: get another in time.
 
-        This client must have proved itself by Kerberos. If it did so by a token, that token is
-        returned.
+        The client must have authenticated to HBase with Kerberos or with a token. A client that
+        authenticated with a token gets that token back.
 
         Raises:
             RequestRefusedError: HBase gives none: it has no `TokenProvider`.
@@ -128,8 +128,8 @@ class Client:
         return self._cluster.delegation_token()
 
     def use_token(self, token: DelegationToken) -> None:
-        """Prove this client to HBase by a token, from the next connection on; open connections go
-        on with what they were opened with. Of several tokens of one principal the one that expires
+        """Authenticate to HBase with a token, from the next connection on; open connections keep
+        what they were opened with. Of several tokens of one principal the one that expires
         last is used. Sends nothing.
 
         Raises:
@@ -322,11 +322,11 @@ class Client:
     ) -> dict[int, MessageID]:
         """Set the offsets of a group that does not consume this queue now, backwards or forwards.
 
-        A partition that ends before the start is set to its end. The record of an offset that can't
-        be read is replaced. Offsets in other queues stay. A consumer that joins meanwhile either
-        begins at the new offsets, or makes the call fail: an offset that it has taken over is not
-        changed. A share group gets all messages from the start on again, even those that it was
-        done with; their earlier deliveries do not count.
+        In a partition that ends before the start, the group's offset is set to the partition's end.
+        An offset's record that can't be read is replaced. Offsets in other queues stay. A consumer
+        that joins meanwhile either begins at the new offsets, or makes the call fail: an offset
+        that it has taken over is not changed. A share group gets all messages from the start on
+        again, even those that it had finished; their earlier deliveries do not count.
 
         Args:
             group: the group's name.
@@ -373,7 +373,7 @@ class Client:
                 before it is used.
 
         Raises:
-            InvalidInputError: no queue can have this name.
+            InvalidInputError: the name is not a valid queue name.
             SettingsError: there is no store of this name.
         """
         return open_topic_metadata(
@@ -394,7 +394,7 @@ class Client:
         run. The call sends no request.
 
         Raises:
-            InvalidInputError: no queue can have this name.
+            InvalidInputError: the name is not a valid queue name.
             SettingsError: the setting ``metadata_store`` is ``memory``, and metadata in memory
                 can't be moved.
         """

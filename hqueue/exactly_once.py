@@ -37,12 +37,13 @@ class ExactlyOnceProcessor:
     * `process` returns the same results for the same message each time. It is called again for
       messages whose results were not committed, perhaps by another processor.
     * The target keeps its messages for as long as a message of the source may wait to be processed.
-      Otherwise a put that could be a second one is refused.
+      Otherwise a put that may be a repetition is refused.
     * Only processors with the same source and target commit for the group, and its offsets are not
-      set back. A batch of results is known by the offset at which it begins. So after a reset to an
-      earlier position, results that are in the target already may be put twice or be left out. To
-      process messages again, use another group or another target. A reset to a position after all
-      messages that were processed, while no processor runs, leaves out the messages in between.
+      set back. A batch of results is identified by the offset at which it begins. So after a reset
+      to an earlier position, results that are in the target already may be put twice or be left
+      out. To process messages again, use another group or another target. A reset to a position
+      after all messages that were processed, while no processor runs, leaves out the messages in
+      between.
 
     Results are put in batches of up to 10,000 messages and 4 MiB; the results of one message may
     exceed this. The group's offset moves when a batch is put. After a partition was taken over, the

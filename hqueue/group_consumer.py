@@ -108,7 +108,7 @@ class GroupConsumer:
         on_revoked: OnPartitions | None = None,
         on_lost: OnPartitions | None = None,
     ) -> None:
-        """Consume these queues instead of those before, sharing their partitions with the group.
+        """Consume these queues instead of earlier ones, sharing their partitions with the group.
 
         The thread that polls, closes or unsubscribes calls the callbacks. A callback may commit,
         seek and pause. It may not close, poll, subscribe, unsubscribe or assign: these calls are
@@ -144,7 +144,7 @@ class GroupConsumer:
         )
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Consume these partitions instead of those before, even if other consumers consume them
+        """Consume these partitions instead of earlier ones, even if other consumers consume them
         too.
 
         With a group, the consumer begins at the group's offsets and takes them over: another

@@ -172,7 +172,7 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
 
     @property
     def size(self) -> int:
-        """The size of its value, key and headers in bytes."""
+        """The size of the message's value, key and headers in bytes."""
         key = self.key
         size = len(self.value) if key is None else len(self.value) + len(key)
         return size + headers_size(self.headers) if self.headers else size

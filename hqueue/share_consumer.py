@@ -230,8 +230,8 @@ class ShareConsumer:
         self._consumption.request_stop()
 
     def close(self, *, acknowledge: bool | None = None) -> None:
-        """Write all answers, settle messages without one, and free all resources. Call it in the
-        thread that polls; other threads call `request_stop`.
+        """Write all answers, settle messages that have none, and free all resources. Call it in
+        the thread that polls; other threads call `request_stop`.
 
         Args:
             acknowledge: whether to acknowledge messages without an answer, rather than release

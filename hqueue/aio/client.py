@@ -72,13 +72,13 @@ class Client:
         await close_in_loop(self._client)
 
     async def delegation_token(self) -> DelegationToken:
-        """Get a token by which other processes can prove themselves to HBase in this client's name.
+        """Get a token with which other processes can authenticate to HBase in this client's name.
         Like `hqueue.Client.delegation_token`.
         """
         return await cluster_of(self._client).delegation_token.in_loop()
 
     def use_token(self, token: DelegationToken) -> None:
-        """Prove this client to HBase by a token, from the next connection on. Like
+        """Authenticate to HBase with a token, from the next connection on. Like
         `hqueue.Client.use_token`.
         """
         self._client.use_token(token)

@@ -126,7 +126,7 @@ class Consumer(LoopConsumer[Consumption]):
         on_revoked: OnPartitionsInLoop | None = None,
         on_lost: OnPartitionsInLoop | None = None,
     ) -> None:
-        """Consume these queues instead of those before, sharing their partitions with the group.
+        """Consume these queues instead of earlier ones, sharing their partitions with the group.
         Like `hqueue.Consumer.subscribe`. A caller that is cancelled does not learn whether the
         consumer has subscribed.
 
@@ -142,7 +142,7 @@ class Consumer(LoopConsumer[Consumption]):
             await self._consumption.subscribe.in_loop(selection, wanted, callbacks)
 
     async def assign(self, partitions: Iterable[Partition]) -> None:
-        """Consume these partitions instead of those before, even if other consumers consume them
+        """Consume these partitions instead of earlier ones, even if other consumers consume them
         too. Like `hqueue.Consumer.assign`.
         """
         await self._call(self._calls.assign, partitions)

@@ -94,7 +94,7 @@ class LoopConsumer(Generic[ConsumingT]):
         before, task = self._task, asyncio.current_task()
         if before not in (None, task) and not self._calls_back():
             raise InvalidInputError(
-                "another task is in the middle of a call of this consumer: use a consumer in one "
+                "another task is in the middle of a call to this consumer: use a consumer in one "
                 f"task at a time; other tasks may call {self._others_call}"
             )
         self._task = task

@@ -179,7 +179,7 @@ class ShareConsumer(LoopConsumer[SharedConsumption]):
             await self._calls.commit.in_loop()
 
     async def close(self, *, acknowledge: bool | None = None) -> None:
-        """Write all answers, settle messages without one, and free all resources. Like
+        """Write all answers, settle messages that have none, and free all resources. Like
         `hqueue.ShareConsumer.close`. Call it in the task that polls. If the call is cancelled, some
         answers may not have been written; the consumer leaves the group all the same, in a task of
         the event loop. After the consumer's own event loop was closed, the call writes nothing.

@@ -90,7 +90,7 @@ class Subscriber:
 
     @property
     def address(self) -> Address | None:
-        """The address on which it listens. Like `hqueue.Subscriber.address`."""
+        """The address on which the subscriber listens. Like `hqueue.Subscriber.address`."""
         return self._subscriber.address
 
     async def start(self) -> None:
@@ -121,7 +121,7 @@ class Subscriber:
 
     async def run(self) -> None:
         """Start, receive until SIGTERM or `request_stop`, or until the caller is cancelled, and
-        stop in order. In the main thread it takes the loop's handler of SIGTERM for that time.
+        stop cleanly. In the main thread it takes the loop's handler of SIGTERM for that time.
 
         Raises:
             HQueueError: as `start` and `wait`. The subscriber has stopped.

@@ -66,8 +66,8 @@ class SkipCounts:
             self._noted.add(noted)
             self._messages[PartitionKey(queue, partition)] += entry.count
         logger.warning(
-            "partition %d of %s: skipping %d messages of a topic in row %s, which can't be read "
-            "and which an operator decided to skip: %s",
+            "partition %d of %s: skipping %d unreadable messages of a topic in row %s, as an "
+            "operator decided: %s",
             partition, queue, entry.count, row.hex(), error.text,
         )  # fmt: skip
 

@@ -49,7 +49,7 @@ class Engine:
         and commits them for others to see. Sends no request.
 
         Raises:
-            InvalidInputError: no group or no queue can have this name.
+            InvalidInputError: the group's or the queue's name is not valid.
         """
         return groups_of(self._client).standalone(group, queue)
 
@@ -61,11 +61,11 @@ class Engine:
         Args:
             queue: the queue.
             ranges_of: returns the ranges of the log that hold the messages of a topic that hubs
-                own. It may block: for an event loop a thread calls it. If None, the topics'
-                metadata is read.
+                own. It may block: with an event loop, it is called in a thread. If None, the
+                topics' metadata is read.
 
         Raises:
-            InvalidInputError: no queue can have this name.
+            InvalidInputError: the name is not a valid queue name.
             QueueNotFoundError, NotAQueueError: there is no such queue.
             StoreUnavailableError: the store was unavailable for ``operation_timeout_ms``.
         """

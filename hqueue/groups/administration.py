@@ -154,7 +154,7 @@ class GroupAdministration(OnStore):
         """The offsets of a group in a queue, for a program that is not a member.
 
         Raises:
-            InvalidInputError: no group or no queue can have this name.
+            InvalidInputError: the group's or the queue's name is not valid.
         """
         queue = check_queue_name(queue)
         group = Group(self._cluster, self._store, name)

@@ -20,7 +20,7 @@ class PartitionLag:
     """The lag of a reader in a partition: the messages between an ID and the end."""
 
     messages: int
-    """How many messages of all topics follow from the ID on: exact, by the log's ordinals."""
+    """The exact number of messages from the ID to the end, of all topics."""
     age_ms: int
     """How long ago the first of them was written, by this machine's clock; if that clock is behind
     the newest message, by that message's time. 0 if there is none.

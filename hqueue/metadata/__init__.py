@@ -16,7 +16,7 @@ to repeat. Each method raises
 - `ClosedError` after `Coordination.close`.
 
 A registration that exists for as long as the process that made it lives is called *present*. It
-disappears by itself when that process's session ends, orderly or not. A connection that is cut and
+disappears by itself when that process's session ends, cleanly or not. A connection that is cut and
 comes back in time does not end it.
 """
 

@@ -228,7 +228,7 @@ class Registration(OnStore):
             except ClosedError:
                 return
             except HQueueError as exc:  # No thread is free.
-                logger.debug("a call of %s is postponed: %s", what, exc)
+                logger.debug("a call to %s is postponed: %s", what, exc)
                 await asyncio.sleep(PAUSE_MS / 1e3)
 
     @stepwise

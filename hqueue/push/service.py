@@ -159,7 +159,7 @@ def received_messages(messages: Sequence[Any] | None) -> list[ReceivedMessage]:
     try:
         return [received_message(message) for message in messages]
     except (InvalidInputError, UnicodeDecodeError) as exc:
-        raise RefusedCallError("a message is not one that a queue can hold") from exc
+        raise RefusedCallError("one of the messages is not valid: no queue can hold it") from exc
 
 
 def received_message(message: Any) -> ReceivedMessage:

@@ -167,8 +167,8 @@ class Subscriber:
 
     @property
     def address(self) -> Address | None:
-        """The address on which it listens; None before the start, and in a forked child, which does
-        not listen.
+        """The address on which the subscriber listens; None before the start, and in a forked
+        child, which does not listen.
         """
         return None if self._process.is_left else self._reception.address
 
@@ -211,7 +211,7 @@ class Subscriber:
         return self._reception.stop(reason)
 
     def run(self) -> None:
-        """Start, receive until SIGTERM, Ctrl-C or `request_stop`, and stop in order. A program that
+        """Start, receive until SIGTERM, Ctrl-C or `request_stop`, and stop cleanly. A program that
         only subscribes calls this in its main thread.
 
         Raises:

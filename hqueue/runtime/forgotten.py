@@ -35,7 +35,7 @@ Release = Callable[[], object]
 
 
 class Watched:
-    """An object that is watched until it is closed in order.
+    """An object that is watched until it is closed properly.
 
     Args:
         item: the object.

@@ -1,4 +1,4 @@
-"""Signals that end a program in order."""
+"""Signals that stop a program cleanly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["stopping"]
 
 @contextlib.contextmanager
 def stopping(stop: Callable[[], object]) -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C end a program in order. A second Ctrl-C ends it at once.
+    """Let SIGTERM and Ctrl-C stop a program cleanly. A second Ctrl-C ends it at once.
 
     Args:
         stop: lets the program's wait end; called by another thread.

@@ -84,8 +84,8 @@ class HubClient:
             queue: the queue; the setting ``queue`` if None.
 
         Raises:
-            InvalidInputError: the name can't be a topic's, it is the system's own, or no queue is
-                given.
+            InvalidInputError: the name is not a valid topic name, it is one of the system's own, or
+                no queue is given.
         """
         return HubTopic(
             name,
@@ -124,7 +124,7 @@ class HubClient:
             name: the queue; the setting ``queue`` if None.
 
         Raises:
-            InvalidInputError: no queue is given, or the name can't be a queue's.
+            InvalidInputError: no queue is given, or the name is not a valid queue name.
         """
         return HubQueue(queue_named(self.settings, name), self._api, self)
 

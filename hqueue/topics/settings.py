@@ -135,7 +135,7 @@ def queue_named(settings: HubClientSettings, given: str | None) -> str:
     """The queue that a call names, or the setting.
 
     Raises:
-        InvalidInputError: there is neither, or the name can't be a queue's.
+        InvalidInputError: there is neither, or the name is not a valid queue name.
     """
     chosen = settings.queue if given is None else given
     if chosen is None:

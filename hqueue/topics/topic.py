@@ -181,8 +181,8 @@ class HubTopic:
         Raises:
             InvalidInputError: an argument is out of range, or this process can't listen on the host
                 and port.
-            SubscriberExistsError: the subscription exists, and `mode` is to create it.
-            SubscriberNotFoundError: no such subscription exists, and `mode` is to attach.
+            SubscriberExistsError: the subscription exists, and `mode` asks to create it.
+            SubscriberNotFoundError: no such subscription exists, and `mode` asks to attach.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
         """
         return self._subscriptions.begin(

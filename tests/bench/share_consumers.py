@@ -95,7 +95,7 @@ class RabbitMQ:
     Args:
         address: the broker's URL.
         queue: the queue.
-        how: ``each``: every message is acknowledged by itself; ``batches``: many are together.
+        how: ``each``: every message is acknowledged individually; ``batches``: many are together.
     """
 
     def __init__(self, address: str, queue: str, how: str) -> None:

@@ -15,7 +15,7 @@ __all__ = ["TOPIC_KINDS", "check_topics"]
 TOPIC_KINDS = {
     "unpublished": "a published message that is not in its topic, or has another ID than its "
     "publish returned",
-    "unasked": "a message in a topic to which nobody published it, or whose publish was refused",
+    "unasked": "a message that nobody published to this topic, or whose publish was refused",
     "republished": "a message that a topic has more than once",
     "uncounted": "sequence numbers of a publisher that a topic has with a gap or out of order",
     "misordered": "messages of a topic whose IDs do not grow; messages of a publisher in another "

@@ -64,8 +64,8 @@ class ZooKeeperRegistry(Registry):
         data: bytes | None = yield self._read_node(path)
         if data is None:
             raise StoreUnavailableError(
-                "ZooKeeper has no such node of HBase: check that HBase runs, and the setting "
-                "hbase_znode_parent",
+                "ZooKeeper lacks a node that HBase creates: check that HBase runs, and that the "
+                "setting hbase_znode_parent is HBase's zookeeper.znode.parent",
                 outcome=Outcome.NOT_APPLIED,
                 path=path,
             )

@@ -171,7 +171,7 @@ class TopicPersistenceInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionPreferences:
-    """A subscriber's preferences for its messages.
+    """How a subscriber wants its messages delivered.
 
     Args:
         message_bound: at most this many messages wait for the subscriber; the oldest are dropped.

@@ -263,7 +263,10 @@ def open_migration(
         SettingsError: metadata can't be moved from the store `first`.
     """
     if first == MEMORY:
-        raise SettingsError("topics' metadata in memory can't be moved", metadata_store=first)
+        raise SettingsError(
+            "topics' metadata in memory can't be moved: set metadata_store to another store",
+            metadata_store=first,
+        )
     locations = MetadataLocations(session, root, queue, rows)
     moves = moves or OwnMoves()
     record = MigrationStateRecord(

@@ -26,7 +26,7 @@ class ParquetOptions:
             and so are all files of a folder that gets less in a round. Spark goes by the size of
             what it shuffles, which is about that of the files.
         row_group_size_bytes: the size that row groups should have. Readers skip whole row groups,
-            by their least and greatest times and IDs.
+            by their minimum and maximum times and IDs.
 
     Raises:
         InvalidInputError: a size is less than 64 KiB.

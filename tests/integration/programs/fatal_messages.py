@@ -3,7 +3,7 @@
 It appends the value of each message that it has processed to the file, with its partition. A
 message ``exit`` ends the process, ``hang`` never ends, and ``memory`` takes memory until the
 process may have no more, and is killed for that. It prints what it begins of these, and ``ready``
-when it is present; it stops in order when its stdin ends.
+when it is present; it stops cleanly when its stdin ends.
 """
 
 from __future__ import annotations

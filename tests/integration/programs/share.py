@@ -1,6 +1,6 @@
 """A process that shares a subscription: ``share.py <queue> <name> <file> <pause in ms>``.
 
-It says ``ready`` when it has joined, and stops in order when its stdin ends. It notes in the file
+It says ``ready`` when it has joined, and stops cleanly when its stdin ends. It notes in the file
 when each call begins and ends, as a JSON document a line: what, the partition, the messages'
 numbers, and the time of the machine.
 """

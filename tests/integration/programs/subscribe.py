@@ -1,6 +1,6 @@
 """A process that subscribes: ``subscribe.py <queue> <name> <port>``; any free port if that is 0.
 
-It says ``ready`` when it is present, and stops in order when its stdin ends. It prints the value
+It says ``ready`` when it is present, and stops cleanly when its stdin ends. It prints the value
 of each message.
 """
 

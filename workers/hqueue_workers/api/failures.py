@@ -35,7 +35,7 @@ class ScannerNotFoundError(HQueueError):
 
 
 class ScannerBusyError(HQueueError):
-    """There is no room for a scanner, or another call reads with it."""
+    """There is no room for a scanner, or another call is using it."""
 
     default_outcome = Outcome.NOT_APPLIED
 

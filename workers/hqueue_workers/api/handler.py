@@ -107,12 +107,12 @@ def _declared(
                     self.audit.refused(call.__name__, *caller, error.text, **on)
                 raised, result = exception_of(error)
                 if result == "service_error":
-                    logger.error("a client's call of %s failed: %s", call.__name__, error)
+                    logger.error("a client's call to %s failed: %s", call.__name__, error)
             elif isinstance(error, asyncio.CancelledError):  # The process ends.
                 return error
             else:
                 result = "service_error"
-                logger.error("a client's call of %s failed", call.__name__, exc_info=error)
+                logger.error("a client's call to %s failed", call.__name__, exc_info=error)
                 outcome = API.TOutcome.UNKNOWN if writes else API.TOutcome.NOT_APPLIED
                 raised = API.TServiceError(
                     message="this process has a fault; its log says more", outcome=outcome

@@ -48,7 +48,7 @@ class QueueCache:
         no master.
 
         Raises:
-            InvalidInputError: the name can't be a queue's.
+            InvalidInputError: the name is not a valid queue name.
             QueueStateError: there is no such queue.
             StoreUnavailableError: HBase is not available.
         """

@@ -80,7 +80,7 @@ class ScannerTable:
 
         Raises:
             ScannerNotFoundError: this principal has no such scanner.
-            ScannerBusyError: another call reads with it.
+            ScannerBusyError: another call is using it.
         """
         scanner = self._find(scanner_id, principal)
         if scanner.busy:
@@ -164,7 +164,7 @@ class ScannerTable:
 
 
 def _busy() -> ScannerBusyError:
-    return ScannerBusyError("another call reads with this scanner: wait for its answer")
+    return ScannerBusyError("another call is using this scanner: wait for its answer")
 
 
 def _not_found() -> ScannerNotFoundError:

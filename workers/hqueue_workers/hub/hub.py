@@ -86,7 +86,7 @@ class Hub:
     ) -> None:
         if not queues or len(set(queues)) != len(queues):
             raise InvalidInputError(
-                "a hub needs at least one queue, and each only once", queues=queues
+                "a hub needs at least one queue, and no queue may be named twice", queues=queues
             )
         self._client = client
         self._security = security_of(client.settings)

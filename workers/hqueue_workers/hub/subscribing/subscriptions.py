@@ -110,8 +110,8 @@ class Subscriptions:
             host: the IP address of the caller.
 
         Raises:
-            SubscriptionStateExistsError: it exists, and the mode is to create it.
-            NoSubscriptionStateError: it does not exist, and the mode is to attach.
+            SubscriptionStateExistsError: it exists, and the mode asks to create it.
+            NoSubscriptionStateError: it does not exist, and the mode asks to attach.
             NotAllowedError: it belongs to another principal.
             BufferFullError: the maximum number is attached, or was created.
             StoreUnavailableError: this hub does not own the topic any more, or the store is not
