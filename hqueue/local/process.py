@@ -1,6 +1,6 @@
 """One process of the local server: starting, recognising and ending it.
 
-A process is known by its ID together with the time it was created, so that a process ID which
+A process is identified by its ID together with the time it was created, so that a process ID which
 the system gave to another program is never touched.
 """
 

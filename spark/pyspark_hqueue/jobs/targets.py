@@ -57,8 +57,8 @@ class Target:
     def tasks(self) -> int:
         """How many tasks write.
 
-        What was written is known by its task. So that follows from the queue alone, and not from
-        how much there is to write, which may be less when it is repeated.
+        Rows that were written are identified by their task. So the number follows from the queue
+        alone, and not from how much there is to write, which may be less when it is repeated.
         """
         return min(self.partitions, TASKS_MAX)
 
