@@ -166,23 +166,29 @@ class ShareConsumer:
                 return
             yield messages[0]
 
-    def acknowledge(self, *messages: AcquiredMessage) -> None:
+    def acknowledge(self, *messages: AcquiredMessage) -> bool:
         """Answer that these messages were processed. The answers are written with the next `poll`,
         within about a second of an iteration, or by `commit`.
+
+        Returns:
+            Whether the consumer had all of these messages. If not, the answer changes nothing for
+            the others: they were answered before, their locks lapsed, or another consumer returned
+            them.
 
         Raises:
             InvalidInputError: an argument is no message of a share consumer, or is of a partition
                 that this consumer does not consume.
+            ClosedError: the consumer was closed: messages without an answer are delivered again.
         """
-        self._calls.acknowledge(messages)
+        return self._calls.acknowledge(messages)
 
     def release(
         self,
         *messages: AcquiredMessage,
         until: datetime.datetime | datetime.timedelta | int | None = None,
-    ) -> None:
+    ) -> bool:
         """Have these messages delivered again, to any consumer of the group. The answers are
-        written when those of `acknowledge` are. Raises as `acknowledge`.
+        written when those of `acknowledge` are. Returns and raises as `acknowledge`.
 
         Args:
             messages: the messages.
@@ -193,25 +199,26 @@ class ShareConsumer:
             BufferFullError: a partition has so many delayed messages that there is no room for
                 more. No message was released; the consumer keeps all of them.
         """
-        self._calls.release(messages, until)
+        return self._calls.release(messages, until)
 
-    def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> None:
+    def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> bool:
         """Make these messages dead letters of the group. The dead letters are put when answers of
         `acknowledge` are written, and before the group is done with the messages. The command
-        `hqueue dead-letters` shows them, and puts them back to the group. Raises as `acknowledge`.
+        `hqueue dead-letters` shows them, and puts them back to the group. Returns
+        and raises as `acknowledge`.
 
         Args:
             messages: the messages.
             reason: why the messages are rejected, for operators who look at the dead letters; at
                 most 1,000 characters.
         """
-        self._calls.reject(messages, reason)
+        return self._calls.reject(messages, reason)
 
-    def renew(self, *messages: AcquiredMessage) -> None:
+    def renew(self, *messages: AcquiredMessage) -> bool:
         """Keep these messages for another `lock_ms`, from the writing of the answers on. They are
-        written when those of `acknowledge` are. Raises as `acknowledge`.
+        written when those of `acknowledge` are. Returns and raises as `acknowledge`.
         """
-        self._calls.renew(messages)
+        return self._calls.renew(messages)
 
     def commit(self) -> None:
         """Write all answers that were given.

@@ -139,24 +139,24 @@ class ShareConsumer(LoopConsumer[SharedConsumption]):
                 return
             yield messages[0]
 
-    def acknowledge(self, *messages: AcquiredMessage) -> None:
+    def acknowledge(self, *messages: AcquiredMessage) -> bool:
         """Answer that these messages were processed. Like `hqueue.ShareConsumer.acknowledge`."""
-        self._calls.acknowledge(messages)
+        return self._calls.acknowledge(messages)
 
     def release(
         self,
         *messages: AcquiredMessage,
         until: datetime.datetime | datetime.timedelta | int | None = None,
-    ) -> None:
+    ) -> bool:
         """Have these messages delivered again. Like `hqueue.ShareConsumer.release`.
 
         Args:
             messages: the messages.
             until: when to deliver them, at the earliest; None for at once.
         """
-        self._calls.release(messages, until)
+        return self._calls.release(messages, until)
 
-    def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> None:
+    def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> bool:
         """Make these messages dead letters of the group. Like `hqueue.ShareConsumer.reject`.
 
         Args:
@@ -164,11 +164,11 @@ class ShareConsumer(LoopConsumer[SharedConsumption]):
             reason: why the messages are rejected, for operators who look at the dead letters; at
                 most 1,000 characters.
         """
-        self._calls.reject(messages, reason)
+        return self._calls.reject(messages, reason)
 
-    def renew(self, *messages: AcquiredMessage) -> None:
+    def renew(self, *messages: AcquiredMessage) -> bool:
         """Keep these messages for another `lock_ms`. Like `hqueue.ShareConsumer.renew`."""
-        self._calls.renew(messages)
+        return self._calls.renew(messages)
 
     async def commit(self) -> None:
         """Write all answers that were given. Like `hqueue.ShareConsumer.commit`. If the caller is

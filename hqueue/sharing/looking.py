@@ -56,9 +56,9 @@ def poll_ends(
     came = defaultdict(list)
     for batch in found:
         came[batch.partition].append(batch)
-    for partition, batches in came.items():
-        yield from readings[partition].add(batches)
-    return bool(came)
+    for partition, reading in readings.items():
+        yield from reading.add(came[partition])
+    return bool(found)
 
 
 def _given(polling: Work[Any, None]) -> Work[Any, list[Batch]]:

@@ -80,6 +80,8 @@ class PartitionReading:
         """The chunks that `between` has read."""
         self._cursor: PartitionCursor | None = None
         """Where reading ahead goes on."""
+        self._begin = 0
+        """Where the next chunk begins while there is none."""
 
     @property
     def cursor(self) -> PartitionCursor | None:
@@ -96,6 +98,12 @@ class PartitionReading:
         if not self.at_tail or begin < self._begin_of_ahead:
             return True
         return any(chunk.end > begin and chunk.ids for chunk in self._chunks)
+
+    def has_passed(self, begin: int) -> bool:
+        """Whether all that was read from an ID on belongs to topics that the group does not read,
+        such as its own dead letters.
+        """
+        return bool(self._chunks) and self._chunks[-1].end > begin and not self.has_more(begin)
 
     def is_short(self, end: int) -> bool:
         """Whether the log ended before an ID a moment ago."""
@@ -118,6 +126,7 @@ class PartitionReading:
         if self._cursor is None or not self._begin_of_ahead <= begin <= self._cursor.cursor:
             yield from self._release_ahead()
             self._cursor = self._open(begin, None)
+            self._begin = begin
         for reads in range(READS_MAX):
             known = sum(len(chunk.ids) for chunk in self._chunks)
             # At the log's end one look is enough: the answers that are written then shall not wait.
@@ -133,10 +142,10 @@ class PartitionReading:
         return self._part(first, begin, first[-1].end if first else begin)
 
     def add(self, read: Sequence[Batch]) -> Work[Any, None]:
-        """Add batches that the cursor has read."""
+        """Add batches that the cursor has read; none if it has only passed other topics'."""
         assert self._cursor is not None
         batches = yield from self._letters.delivered(read, self._topics)
-        begin = self._chunks[-1].end if self._chunks else None
+        begin = self._chunks[-1].end if self._chunks else self._begin
         self._chunks += yield from self._chunked(batches, begin, self._cursor.cursor)
 
     def between(self, begin: int, end: int, messages: int) -> Work[Any, Part]:
@@ -178,7 +187,9 @@ class PartitionReading:
             wanted = ids[bisect_left(ids, chunk.begin) : bisect_left(ids, chunk.end)]
             if wanted:
                 decoded = yield from self._decoded(chunk)
-                found.update((each, decoded.get(each)) for each in wanted)
+                for each in wanted:  # Another chunk may have read the same range.
+                    if found.get(each) is None:
+                        found[each] = decoded.get(each)
         return found
 
     def release(self) -> Work[Any, None]:
@@ -194,12 +205,11 @@ class PartitionReading:
 
     @property
     def _begin_of_ahead(self) -> int:
-        if self._chunks:
-            return self._chunks[0].begin
-        assert self._cursor is not None
-        return self._cursor.cursor
+        return self._chunks[0].begin if self._chunks else self._begin
 
     def _forget_before(self, begin: int) -> None:
+        if self._chunks:
+            self._begin = self._chunks[-1].end
         self._chunks = list(itertools.dropwhile(lambda each: each.end <= begin, self._chunks))
 
     def _open(self, begin: int, end: int | None) -> PartitionCursor:
@@ -219,14 +229,11 @@ class PartitionReading:
             partial(self._log.loop_reader.release, cursor),
         )
 
-    def _chunked(
-        self, batches: Sequence[Batch], begin: int | None, end: int
-    ) -> Work[Any, list[_Chunk]]:
+    def _chunked(self, batches: Sequence[Batch], begin: int, end: int) -> Work[Any, list[_Chunk]]:
         chunks: list[_Chunk] = []
         for batch in batches:
             ids = ids_of(batch)
-            at = begin if begin is not None else max(batch.start, batch.header.base)
-            chunk = _Chunk(at, min(batch.stop, batch.header.end), batch, ids)
+            chunk = _Chunk(begin, min(batch.stop, batch.header.end), batch, ids)
             chunks.append(chunk)
             begin = chunk.end
             if self.by_key or may_be_delayed(batch):
@@ -236,7 +243,7 @@ class PartitionReading:
                     for each, message in messages.items()
                     if message.headers and (due_ms := message.deliver_at_ms) is not None
                 }
-        if begin is not None and begin < end:
+        if begin < end:
             chunks.append(_Chunk(begin, end, None, ()))
         return chunks
 

@@ -68,19 +68,19 @@ class ShareCalls(Stepwise):
                 self._consumption.take_back()
             raise
 
-    def acknowledge(self, messages: Sequence[AcquiredMessage]) -> None:
-        self._answer(messages, Answer.DONE)
+    def acknowledge(self, messages: Sequence[AcquiredMessage]) -> bool:
+        return self._answer(messages, Answer.DONE)
 
-    def release(self, messages: Sequence[AcquiredMessage], delay: Delay) -> None:
+    def release(self, messages: Sequence[AcquiredMessage], delay: Delay) -> bool:
         due_ms = None if delay is None else as_due_ms(delay)
-        self._answer(messages, Answer.RELEASE, due_ms)
+        return self._answer(messages, Answer.RELEASE, due_ms)
 
-    def renew(self, messages: Sequence[AcquiredMessage]) -> None:
-        self._answer(messages, Answer.RENEW)
+    def renew(self, messages: Sequence[AcquiredMessage]) -> bool:
+        return self._answer(messages, Answer.RENEW)
 
-    def reject(self, messages: Sequence[AcquiredMessage], reason: str) -> None:
+    def reject(self, messages: Sequence[AcquiredMessage], reason: str) -> bool:
         self._check(messages)
-        self._consumption.reject(messages, check_reason(reason))
+        return self._consumption.reject(messages, check_reason(reason))
 
     @stepwise
     def commit(self) -> Work[Any, None]:
@@ -88,12 +88,12 @@ class ShareCalls(Stepwise):
 
     def _answer(
         self, messages: Sequence[AcquiredMessage], answer: Answer, due_ms: int | None = None
-    ) -> None:
+    ) -> bool:
         self._check(messages)
-        self._consumption.answer(messages, answer, due_ms)
+        return self._consumption.answer(messages, answer, due_ms)
 
     def _check(self, messages: Sequence[AcquiredMessage]) -> None:
-        self._consumption.process.check()
+        self._consumption.check_open()
         for each in messages:
             check_kind(each, AcquiredMessage, "message")
         foreign = self._consumption.foreign(messages)

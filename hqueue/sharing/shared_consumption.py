@@ -45,6 +45,8 @@ CHECK_EVERY_MS = 5_000.0
 """How often the logs' ends are checked in the store: a log may have been truncated."""
 WRITE_EVERY_MS = 1_000.0
 """How long answers wait at most to be written while the program asks for more messages."""
+PASSED_EVERY_MS = 1_000.0
+"""How often a partition's record is written at most to note that other topics were passed."""
 
 
 class SharedConsumption(Stepwise):
@@ -88,6 +90,8 @@ class SharedConsumption(Stepwise):
         self._last: PartitionKey | None = None
         """The partition whose messages were handed out last."""
         self._looked_ms = self._checked_ms = self._wrote_ms = clock.monotonic_ms()
+        self._passed_ms = defaultdict[str, float](float)
+        """When it was noted that messages of other topics were passed, by the records' paths."""
         self._stopping = self._closed = False
         self.process = OwnProcess("a consumer")
         """The process that made the consumer: its forked children have no messages of it."""
@@ -96,6 +100,16 @@ class SharedConsumption(Stepwise):
     def consumer_id(self) -> str:
         """The consumer's ID, which no other consumer has."""
         return self._membership.consumer_id
+
+    def check_open(self) -> None:
+        """Check that this process made the consumer, and that it was not closed.
+
+        Raises:
+            ClosedError: the consumer is closed, or this process is a forked child.
+        """
+        self.process.check()
+        if self._closed:
+            raise ClosedError("the consumer was closed")
 
     @property
     def partitions(self) -> list[PartitionKey]:
@@ -149,8 +163,7 @@ class SharedConsumption(Stepwise):
         waiting = Deadline(self._clock, timeout_ms)
         pause_ms = 0.0
         while not self._stopping:
-            if self._closed:
-                raise ClosedError("the consumer was closed")
+            self.check_open()
             yield from self._write_old()
             if self._renewal is not None:
                 yield from self._renewal.renew()
@@ -178,11 +191,24 @@ class SharedConsumption(Stepwise):
             return messages
         shared = hands.partition
         more = shared.window is None or shared.reading.has_more(shared.window.end)
+        more = more or self._notes_passed(shared)
         if not (more or shared.offers or shared.answers or hands.rejections):
             return []
         taken = yield from self._exchange(hands, acquire_max)
         yield from self._acquired(hands, taken)
         return hands.take(messages_max)
+
+    def _notes_passed(self, shared: SharedPartition) -> bool:
+        """Whether to note in the group's record that other topics' messages were passed, so that
+        they don't count as lag. That is done now and then.
+        """
+        window, now_ms = shared.window, self._clock.monotonic_ms()
+        if window is None or not shared.reading.has_passed(window.end):
+            return False
+        if now_ms - self._passed_ms[shared.path] < PASSED_EVERY_MS:
+            return False
+        self._passed_ms[shared.path] = now_ms
+        return True
 
     def _exchange(self, hands: Hands, messages_max: int) -> Work[Any, list[Taken]]:
         rejections = list(hands.rejections)
@@ -235,9 +261,9 @@ class SharedConsumption(Stepwise):
 
     def answer(
         self, messages: Sequence[AcquiredMessage], answer: Answer, due_ms: int | None = None
-    ) -> None:
+    ) -> bool:
         """Note the program's answer for messages. Those that it has no more are skipped. Any thread
-        may call this.
+        may call this. Returns whether the program has all of them.
 
         Args:
             messages: the messages.
@@ -255,17 +281,23 @@ class SharedConsumption(Stepwise):
                     queue=message.queue,
                     partition=message.partition,
                 )
-        for message in messages:
+        noted = [
             self._hands[PartitionKey(message.queue, message.partition)].answer(
                 int(message.id), answer, due_ms
             )
+            for message in messages
+        ]
+        return all(noted)
 
-    def reject(self, messages: Iterable[AcquiredMessage], reason: str) -> None:
+    def reject(self, messages: Iterable[AcquiredMessage], reason: str) -> bool:
         """Note that messages must become dead letters. Those that the program has no more are
-        skipped. Any thread may call this.
+        skipped. Any thread may call this. Returns whether the program has all of them.
         """
-        for message in messages:
+        noted = [
             self._hands[PartitionKey(message.queue, message.partition)].reject(message, reason)
+            for message in messages
+        ]
+        return all(noted)
 
     def answer_all(self, answer: Answer) -> None:
         """Note the same answer for all messages that the program has."""

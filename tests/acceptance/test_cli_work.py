@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -105,8 +106,36 @@ def test_what_takes_too_long_or_can_not_be_an_argument_is_a_dead_letter_with_the
     sleeping = ("sh", "-c", "trap '' TERM; sleep 60 & wait; wait", "{}")
     ended = run("work", queue.name, *options, "-n", "2", "--", *sleeping)
     assert ended.code == 0, ended.err
-    zero = "exit code 65: the value has a zero byte: it can't be an argument"
+    zero = "the command was not run: the value has a zero byte: it can't be an argument"
     assert letters(queue) == [(b"a\0b", zero, 1), (b"slow", "took too long", 1)]
+
+
+@pytest.mark.in_memory
+def test_a_worker_is_not_idle_while_its_commands_run(
+    run: Run, queue: hqueue.Queue, log: Path
+) -> None:
+    queue.put([Message("t", b"%d" % number) for number in range(2)], partition=0)
+    script = f"sleep 1.5; cat >> {log}"
+    ended = run("work", queue.name, "-g", queue.name, *IDLE, "--", "sh", "-c", script)
+    assert ended.code == 0, ended.err
+    assert sorted(log.read_text()) == ["0", "1"]
+
+
+@pytest.mark.in_memory
+def test_what_a_command_leaves_behind_holds_up_no_message(
+    run: Run, queue: hqueue.Queue, log: Path
+) -> None:
+    queue.put([Message("t", b"%d" % number) for number in range(2)], partition=0)
+    script = f"cat >> {log}; sleep 60 & echo $! >> {log}.left; echo said >&2; exit 65"
+    ended = run("work", queue.name, "-g", queue.name, "-n", "2", "--", "sh", "-c", script)
+    left = [int(each) for each in Path(f"{log}.left").read_text().split()]
+    try:
+        assert ended.code == 0, ended.err
+        assert all(Path(f"/proc/{pid}").exists() for pid in left), "they outlasted the worker"
+    finally:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+    assert [reason for _, reason, _ in letters(queue)] == 2 * ["exit code 65: said"]
 
 
 @pytest.mark.in_memory

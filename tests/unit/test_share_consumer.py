@@ -420,6 +420,47 @@ def test_what_a_consumer_never_had_takes_no_answer(client: hqueue.Client, join: 
         a.acknowledge(next(iter(client.queue("q").scan())))
 
 
+def test_an_answer_says_whether_the_consumer_had_the_message(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 3)
+    a, b = (join(auto_acknowledge=False) for _ in range(2))
+    first, second, third = a.poll(WAIT_MS)
+    assert b.poll(0) == []
+    assert a.renew(first)
+    assert a.acknowledge(first)
+    assert not a.acknowledge(first), "it was answered"
+    assert not a.release(first)
+    assert not b.acknowledge(second), "another consumer has it"
+    assert not a.reject(second, first), "the second was rejected"
+    assert not a.renew(second)
+    assert a.release(third)
+    a.close()
+    for answer in (a.acknowledge, a.release, a.reject, a.renew):
+        with pytest.raises(ClosedError):
+            answer(third)
+
+
+def test_messages_of_other_topics_are_no_lag(client: hqueue.Client, join: Join) -> None:
+    put(client, 1)
+    a = join(auto_acknowledge=False, topics=["t"])
+    a.reject(*a.poll(WAIT_MS))
+    a.commit()
+    client.queue("q").put(Message("other", b""), partition=0)
+
+    def lag() -> int | None:
+        assert a.poll(50) == []
+        (partition,) = client.describe_group("g").partitions
+        return None if partition.lag is None else partition.lag.messages
+
+    wait_for(lambda: lag() == 0, "neither its dead letter nor another topic's message is lag")
+    client.queue("q").put(Message("other", b""), partition=0)
+    wait_for(lambda: lag() == 0, "nor is one that comes later")
+    b = join(topics=["t"])
+    put(client, 1)
+    assert values(b.poll(WAIT_MS)) == [0]
+
+
 def test_requests_and_answers_that_get_lost_lose_no_message_and_double_none(
     memory: MemoryBackend, client: hqueue.Client, join: Join
 ) -> None:

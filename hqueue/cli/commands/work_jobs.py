@@ -81,12 +81,12 @@ class Jobs:
         idle_s = math.inf if self._plan.idle_ms is None else self._plan.idle_ms / 1e3
         busy_s = time.monotonic()
         while left and not self._stopping:
+            if self._tasks:
+                busy_s = time.monotonic()
             room = min(left, self._plan.jobs - (len(self._tasks) - len(self._waiting)))
             if room <= 0 or len(self._waiting) >= WAITING_MAX:
                 await self._wait(POLL_MS / 1e3)
                 continue
-            if self._tasks:
-                busy_s = time.monotonic()
             until_idle_s = busy_s + idle_s - time.monotonic()
             if until_idle_s <= 0:
                 return

@@ -34,7 +34,7 @@ SAID_MAX = 4_096
 ENDS_WITHIN_S = 5.0
 """How long a process has to end after SIGTERM."""
 STDERR_ENDS_WITHIN_S = 1.0
-"""How long stderr is read after the process ended: another process may keep it open forever."""
+"""How long stderr is read after the process ended: a process that it left may keep it open."""
 
 
 class Ran(NamedTuple):
@@ -43,7 +43,8 @@ class Ran(NamedTuple):
     code: int | None
     """The exit code, or the negative number of a signal; None if the process took too long."""
     said: str
-    """The end of the process's stderr."""
+    """The end of the process's stderr; why no process could be started, if none was."""
+    started: bool = True
 
 
 class Retries(NamedTuple):
@@ -86,7 +87,9 @@ def verdict(ran: Ran, deliveries: int, retries: Retries) -> Verdict:
 
 
 def _reason(ran: Ran) -> str:
-    if ran.code is None:
+    if not ran.started:
+        ended = "the command was not run"
+    elif ran.code is None:
         ended = "took too long"
     elif ran.code < 0:
         ended = f"ended by signal {-ran.code}"
@@ -112,17 +115,18 @@ def arguments_for(command: Sequence[str], message: AcquiredMessage) -> list[str]
 
 
 def environment_for(message: AcquiredMessage) -> dict[str, str]:
-    """The environment variables that describe a message to its process. A key or a header with a
-    zero byte is left out, since no variable can have one.
+    """The environment variables that describe a message to its process. A topic, a key or a header
+    with a zero byte is left out, since no variable can have one.
     """
     found = {
         "MESSAGE_QUEUE": message.queue,
         "MESSAGE_PARTITION": str(message.partition),
         "MESSAGE_ID": str(message.id),
         "MESSAGE_TIMESTAMP_MS": str(message.timestamp),
-        "MESSAGE_TOPIC": message.topic,
         "MESSAGE_DELIVERIES": str(message.deliveries),
     }
+    if "\0" not in message.topic:
+        found["MESSAGE_TOPIC"] = message.topic
     if message.key is not None and b"\0" not in message.key:
         found["MESSAGE_KEY"] = os.fsdecode(message.key)
     for name, value in message.headers:
@@ -151,17 +155,18 @@ async def run(command: Sequence[str], message: AcquiredMessage, timeout_s: float
     try:
         arguments = arguments_for(command, message)
         environment = outside | environment_for(message)
-        process = await _started(arguments, environment, message.value)
+        process, stderr = await _started(arguments, environment, message.value)
     except ValueError as exc:
-        return Ran(REJECTS, str(exc))
+        return Ran(REJECTS, str(exc), started=False)
     except OSError as exc:
         if exc.errno == errno.E2BIG:
-            return Ran(REJECTS, "the message is too large for the arguments or the environment")
+            problem = "the message is too large for the arguments or the environment"
+            return Ran(REJECTS, problem, started=False)
         raise InvalidInputError(
             "the command can't be run", command=command[0], problem=str(exc)
         ) from exc
     said = bytearray()
-    reading = asyncio.ensure_future(_read(process, said))
+    reading = asyncio.ensure_future(_read(stderr.reader, said))
     code: int | None = None
     try:
         with contextlib.suppress(asyncio.TimeoutError):
@@ -171,11 +176,46 @@ async def run(command: Sequence[str], message: AcquiredMessage, timeout_s: float
             await _end(process)
         await asyncio.wait([reading], timeout=STDERR_ENDS_WITHIN_S)
         reading.cancel()
+        stderr.transport.close()
     return Ran(code, said.decode(errors="replace"))
+
+
+class _Stderr(NamedTuple):
+    """The reading end of a pipe that is a process's stderr. asyncio's own pipes won't do: it waits
+    for a process until they are closed, also by processes that this one has left behind.
+    """
+
+    reader: asyncio.StreamReader
+    transport: asyncio.BaseTransport
 
 
 async def _started(
     arguments: Sequence[str], environment: Mapping[str, str], value: bytes
+) -> tuple[asyncio.subprocess.Process, _Stderr]:
+    reading, writing = os.pipe()
+    try:
+        stderr = await _opened(reading)
+        try:
+            process = await _start(arguments, environment, value, writing)
+        except BaseException:
+            stderr.transport.close()
+            raise
+        return process, stderr
+    finally:
+        os.close(writing)
+
+
+async def _opened(descriptor: int) -> _Stderr:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    return _Stderr(reader, transport)
+
+
+async def _start(
+    arguments: Sequence[str], environment: Mapping[str, str], value: bytes, stderr: int
 ) -> asyncio.subprocess.Process:
     with tempfile.TemporaryFile() as stdin:
         stdin.write(value)
@@ -184,15 +224,14 @@ async def _started(
             *arguments,
             env=environment,
             stdin=stdin,
-            stderr=asyncio.subprocess.PIPE,
+            stderr=stderr,
             start_new_session=True,  # Ctrl-C is for the worker, which lets the process end.
         )
 
 
-async def _read(process: asyncio.subprocess.Process, said: bytearray) -> None:
+async def _read(stderr: asyncio.StreamReader, said: bytearray) -> None:
     """Pass stderr on, and keep its end."""
-    assert process.stderr is not None
-    while chunk := await process.stderr.read(65_536):
+    while chunk := await stderr.read(65_536):
         sys.stderr.write(chunk.decode(errors="replace"))
         sys.stderr.flush()
         said += chunk
