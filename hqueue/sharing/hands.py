@@ -14,6 +14,8 @@ from hqueue.sharing.window import NO_KEY
 
 __all__ = ["Hands"]
 
+PASSED_EVERY_MS = 1_000.0
+"""How often a partition's record is written at most to note that other topics were passed."""
 RETURNED_AT = 0.5
 """A message that waits to be handed out is given back when less than this fraction of its lock's
 time is left: another consumer may be less busy."""
@@ -48,6 +50,7 @@ class Hands:
         """The IDs of the messages that were handed out last."""
         self._lock_ms = lock_ms
         self._now_ms = now_ms
+        self._passed_ms = -PASSED_EVERY_MS
 
     @property
     def waiting(self) -> int:
@@ -58,6 +61,18 @@ class Hands:
     def takes_delays(self) -> bool:
         """Whether messages may be released for later."""
         return self.partition.takes_delays
+
+    def notes_passed(self) -> bool:
+        """Whether to note in the group's record that messages of other topics were passed, so that
+        they don't count as lag. That is done now and then.
+        """
+        window, now_ms = self.partition.window, self._now_ms()
+        if window is None or not self.partition.reading.has_passed(window.end):
+            return False
+        if now_ms - self._passed_ms < PASSED_EVERY_MS:
+            return False
+        self._passed_ms = now_ms
+        return True
 
     def add(self, messages: Sequence[AcquiredMessage], deliveries_max: int | None) -> None:
         """Add messages that were acquired. Those that were delivered `deliveries_max` times before

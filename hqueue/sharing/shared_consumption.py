@@ -45,8 +45,6 @@ CHECK_EVERY_MS = 5_000.0
 """How often the logs' ends are checked in the store: a log may have been truncated."""
 WRITE_EVERY_MS = 1_000.0
 """How long answers wait at most to be written while the program asks for more messages."""
-PASSED_EVERY_MS = 1_000.0
-"""How often a partition's record is written at most to note that other topics were passed."""
 
 
 class SharedConsumption(Stepwise):
@@ -90,8 +88,6 @@ class SharedConsumption(Stepwise):
         self._last: PartitionKey | None = None
         """The partition whose messages were handed out last."""
         self._looked_ms = self._checked_ms = self._wrote_ms = clock.monotonic_ms()
-        self._passed_ms = defaultdict[str, float](float)
-        """When it was noted that messages of other topics were passed, by the records' paths."""
         self._stopping = self._closed = False
         self.process = OwnProcess("a consumer")
         """The process that made the consumer: its forked children have no messages of it."""
@@ -191,24 +187,12 @@ class SharedConsumption(Stepwise):
             return messages
         shared = hands.partition
         more = shared.window is None or shared.reading.has_more(shared.window.end)
-        more = more or self._notes_passed(shared)
+        more = more or hands.notes_passed()
         if not (more or shared.offers or shared.answers or hands.rejections):
             return []
         taken = yield from self._exchange(hands, acquire_max)
         yield from self._acquired(hands, taken)
         return hands.take(messages_max)
-
-    def _notes_passed(self, shared: SharedPartition) -> bool:
-        """Whether to note in the group's record that other topics' messages were passed, so that
-        they don't count as lag. That is done now and then.
-        """
-        window, now_ms = shared.window, self._clock.monotonic_ms()
-        if window is None or not shared.reading.has_passed(window.end):
-            return False
-        if now_ms - self._passed_ms[shared.path] < PASSED_EVERY_MS:
-            return False
-        self._passed_ms[shared.path] = now_ms
-        return True
 
     def _exchange(self, hands: Hands, messages_max: int) -> Work[Any, list[Taken]]:
         rejections = list(hands.rejections)

@@ -232,16 +232,16 @@ class SharedPartition(OnStore):
         self._stamp += 1
         own = Mark(Fate.ACQUIRED, 0, self._holder, self._stamp, self._lock_ms)
         ids = sorted(self.held)
-        dues_ms = self._dues_ms(answers)
+        delayed = self._delayed(known.window, answers)
+        marks = {
+            each: DONE if each in delayed else self.held[each].mark(answer, own)
+            for each, answer in answers.items()
+        }
+        slots = {each: self.held[each].slot for each in ids} if self.reading.by_key else None
         settled = yield from self._delays.brought_in.steps(known.window, more=messages_max > 0)
         if settled is None:
             self._known = None
             return None
-        marks = {
-            each: DONE if each in dues_ms else self.held[each].mark(answer, own)
-            for each, answer in answers.items()
-        }
-        slots = {each: self.held[each].slot for each in ids} if self.reading.by_key else None
         window = answered(settled, self._holder, ids, marks, slots)
         acquired = Acquired(window, [], [])
         parts: list[Part] = []
@@ -259,7 +259,7 @@ class SharedPartition(OnStore):
             )
         window = acquired.window
         self.delayed = len(acquired.delayed)
-        waiting = [*acquired.delayed, *self._delayed(known.window, dues_ms)]
+        waiting = [*acquired.delayed, *delayed.values()]
         added = Addition()
         if waiting:
             added = yield from self._delays.add.steps(window.delays, waiting)
@@ -286,24 +286,18 @@ class SharedPartition(OnStore):
         yield from self._delays.written.steps(each[0] for each in (*window.delays, *window.moves))
         return acquired.taken
 
-    def _dues_ms(self, answers: Mapping[int, Answer]) -> dict[int, int]:
-        """When messages that are released for later are due, by their IDs. Other threads may change
-        the answers meanwhile.
+    def _delayed(self, window: Window, answers: Mapping[int, Answer]) -> dict[int, Delayed]:
+        """The messages that are released for later, and that the consumer has by the record, by
+        their IDs. Other threads may change the answers meanwhile.
         """
-        return {
-            each: due_ms
-            for each, answer in answers.items()
-            if answer is Answer.RELEASE and (due_ms := self.held[each].due_ms) is not None
-        }
-
-    def _delayed(self, window: Window, dues_ms: Mapping[int, int]) -> list[Delayed]:
-        """The messages that are released for later, and that the consumer has by the record."""
         own = [span for span in window.each if span.mark.holder == self._holder]
-        return [
-            Delayed(due_ms, each, self.held[each].deliveries)
-            for each, due_ms in dues_ms.items()
-            if any(span.begin <= each < span.end for span in own)
-        ]
+        return {
+            each: Delayed(held.due_ms, each, held.deliveries)
+            for each, answer in answers.items()
+            if answer is Answer.RELEASE
+            and (held := self.held[each]).due_ms is not None
+            and any(span.begin <= each < span.end for span in own)
+        }
 
     def _give_up_lapsed(self) -> None:
         """Give back the messages whose locks lapsed without an answer."""
