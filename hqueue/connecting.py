@@ -102,7 +102,7 @@ def first_servers(settings: Settings) -> tuple[Address, Address]:
     settings.
 
     Raises:
-        StoreUnavailableError: nothing named them until the operation's bound was over.
+        StoreUnavailableError: nothing named them within the operation's bound.
         RequestRefusedError: ZooKeeper, or a master, does not let this client in.
     """
     with contextlib.closing(_native_store(settings, SYSTEM_CLOCK)) as store:

@@ -30,7 +30,7 @@ class Consumer(GroupConsumer):
     The consumers of one group share the partitions of their queues evenly. Each partition belongs
     to one consumer, which gets its messages in order. When a consumer joins or leaves, as few
     partitions move as an even share needs, and the others are consumed without a pause. The group's
-    offset in each partition is kept in ZooKeeper: when a consumer ends, orderly or not, the next
+    offset in each partition is kept in ZooKeeper: when a consumer ends, cleanly or not, the next
     one continues there.
 
     **Every message at least once**: messages that were returned and not committed are delivered

@@ -165,13 +165,13 @@ class Progress:
     """A processor's progress in a partition of the source."""
 
     begin: MessageID
-    """The group's offset. The batch of results that begins there is known by it: so the
+    """The group's offset. It identifies the batch of results that begins there: so the
     processor that has the partition next puts under the same key, and finds what was put."""
     target_end: MessageID
     """The end of the target's partition, read after this one was taken over."""
     taken_over: bool = True
     """Whether another processor may have begun there: then the batch that it has put, or puts yet,
-    may begin with messages without results, and go on behind them. So these alone are not
+    may begin with messages without results, and go on after them. So these alone are not
     committed; else what follows them would be put again, under another key."""
     first: MessageID | None = None
     """The first message from there on, if there is one that is not committed."""

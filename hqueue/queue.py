@@ -509,7 +509,7 @@ class Queue:
             partitions: the partitions; all if None.
             ranges: topics that hubs own, and their ranges as `TopicMetadata` gives them, to compare
                 with the log. Each closed range must end at its control record, IDs and epochs must
-                grow from range to range, and no message may lie behind the record that ended its
+                grow from range to range, and no message may lie after the record that ended its
                 owner's range. The ranges of a topic are read again before a fault of that topic is
                 reported.
 

@@ -202,10 +202,10 @@ class ShareConsumer:
         return self._calls.release(messages, until)
 
     def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> bool:
-        """Make these messages dead letters of the group. The dead letters are put when answers of
-        `acknowledge` are written, and before the group is done with the messages. The command
-        `hqueue dead-letters` shows them, and puts them back to the group. Returns
-        and raises as `acknowledge`.
+        """Make these messages dead letters of the group. The dead letters are written when the
+        answers of `acknowledge` are, and before the group is done with the messages. The command
+        `hqueue dead-letters` shows them, and can return them to the group. Returns and raises as
+        `acknowledge`.
 
         Args:
             messages: the messages.

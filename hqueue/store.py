@@ -32,7 +32,7 @@ class TokenPort(Protocol):
         Raises:
             RequestRefusedError: the store gives none to this client.
             SettingsError: this client does not prove itself.
-            StoreUnavailableError: there was no answer until the operation's bound was over.
+            StoreUnavailableError: there was no answer within the operation's bound.
         """
 
 
@@ -59,7 +59,7 @@ class StorePort(Protocol):
         repeated until there is an answer.
 
         Raises:
-            StoreUnavailableError: there was none until the operation's bound was over.
+            StoreUnavailableError: there was no answer within the operation's bound.
         """
 
     def log(self, queue: str) -> LogPort:

@@ -181,8 +181,8 @@ class Client:
         partitions: Collection[int] | None = None,
     ) -> None:
         """Register a subscriber that will connect later, at a position that is fixed now. Like
-        `hqueue.Client.add_subscriber`. If the caller is cancelled, it may be registered in some of
-        the partitions.
+        `hqueue.Client.add_subscriber`. If the caller is cancelled, it may have been registered in
+        some of the partitions.
         """
         log = await self._log(queue)
         await self._subscribers.add.in_loop(log, name, start, partitions)

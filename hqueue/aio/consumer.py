@@ -286,8 +286,8 @@ class Consumer(LoopConsumer[Consumption]):
         """Make one of this consumer's messages a dead letter of the group. Like
         `hqueue.Consumer.reject`. Any task of the event loop may call this at any time.
 
-        If the caller is cancelled, the outcome is unknown: the dead letter may be put, now or in a
-        moment. If the message is rejected again, it is still one dead letter.
+        If the caller is cancelled, the outcome is unknown: the dead letter may be written, now or
+        in a moment. If the message is rejected again, it is still one dead letter.
         """
         self._check_usable()
         check_loop(self._background.loop, "a consumer")

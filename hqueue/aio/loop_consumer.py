@@ -1,4 +1,4 @@
-"""What both kinds of consumers have in an event loop: a connection, turns of tasks, an end."""
+"""The base of both kinds of consumers in an event loop: a connection, turns of tasks, an end."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["LoopConsumer"]
 
 
 class Consuming(Protocol):
-    """What a consumer has."""
+    """The consumption behind a consumer."""
 
     process: OwnProcess
 
     @property
     def release(self) -> Any:
-        """Frees everything, in the caller's thread."""
+        """Free everything, in the caller's thread."""
 
     def request_stop(self) -> None: ...
 
@@ -42,10 +42,10 @@ class LoopConsumer(Generic[ConsumingT]):
     """What the consumers have in common. Its subclasses hand out the messages.
 
     Args:
-        client: as the consumer takes it.
-        what: what it is, for the warning if it is forgotten.
-        consume: makes what the consumer has, in a cluster, and in the program's loop.
-        others_call: the methods that other tasks may call.
+        client: the client that the program gave to the consumer, or None.
+        what: the kind of consumer, for the warning if it is never closed.
+        consume: makes the consumption, of a cluster and in the program's loop.
+        others_call: the methods that other tasks may call, for errors.
 
     Raises:
         InvalidInputError: an argument is out of range, or no event loop runs.
@@ -87,7 +87,7 @@ class LoopConsumer(Generic[ConsumingT]):
 
     @contextmanager
     def _turn(self, *, closing: bool = False) -> Iterator[None]:
-        """Let no other task use it meanwhile, but for callbacks."""
+        """A block in which no other task may use the consumer, except callbacks."""
         if not closing:
             self._check_usable()
         check_loop(self._background.loop, "a consumer")
@@ -113,7 +113,7 @@ class LoopConsumer(Generic[ConsumingT]):
             raise ClosedError("the consumer was closed")
 
     async def _end_without_loop(self) -> bool:
-        """Free everything if the consumer's own event loop was closed; whether that is so."""
+        """Free everything if the consumer's event loop was closed. Returns whether it was."""
         if not self._background.loop.is_closed():
             return False
         await in_thread(self._release)
@@ -121,7 +121,7 @@ class LoopConsumer(Generic[ConsumingT]):
         return True
 
     async def _close_connection(self) -> None:
-        """Have nothing go on in the background, and close the connection if that is its own."""
+        """End the work in the background, and close the connection if the consumer opened it."""
         await self._background.close()
         if self._own_client is not None:
             await self._own_client.close()

@@ -34,7 +34,7 @@ def check_loop(loop: asyncio.AbstractEventLoop | None, what: str) -> asyncio.Abs
 
 
 def own_loop(what: str) -> ProgramLoop:
-    """The running event loop, for an object that is made there and belongs to it.
+    """The running event loop, for a new object that belongs to it.
 
     Raises:
         InvalidInputError: no event loop runs.

@@ -165,7 +165,7 @@ class OwnerElection:
 
     async def release(self, topic: str, owned: Verdict) -> bool:
         """Remove a topic's owner, if it is still that of this verdict. Returns whether it was. If
-        the caller is cancelled, the owner may be removed: the call can be repeated.
+        the caller is cancelled, the owner may have been removed: the call can be repeated.
         """
         return await self._here().release.in_loop(topic, owned)
 

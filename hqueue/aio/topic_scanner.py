@@ -104,7 +104,7 @@ class TopicScanner:
             await self._scanner.close()
 
     def _current(self) -> Scanner | None:
-        """What reads the range where it is; None behind the last one."""
+        """What reads the range where it is; None after the last one."""
         self._loop = check_loop(self._loop, "a scanner")
         if self._closed:
             raise closed_error()

@@ -4,7 +4,7 @@
      "key":"user-42","headers":[{"name":"trace","value":"a1"}],"value":"hello"}
 
 ``key`` and ``headers`` are there only where a message has them. Bytes that are not UTF-8 are in
-base64, under the field's name with ``_base64`` behind it. Where a message lay (``queue``,
+base64, under the field's name followed by ``_base64``. Where a message lay (``queue``,
 ``partition``, ``id``, ``timestamp``) says nothing of where it goes, and is not looked at when it
 is read: but that it lay somewhere says that this is a copy, which has none of the system's own
 topics and headers.

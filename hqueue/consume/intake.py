@@ -148,7 +148,7 @@ class Intake(Generic[KeyT]):
         """Read a partition from a scan's start on.
 
         Args:
-            key: what it is known by here.
+            key: identifies it here.
             reader: of its queue.
             partition: its number in the queue.
             scan: what is wanted of it.

@@ -43,7 +43,7 @@ class TopicRanges:
 
     @property
     def next(self) -> tuple[int, Scan] | None:
-        """The partition and what is read of it next; None behind the last range."""
+        """The partition and what is read of it next; None after the last range."""
         return self._scans[0] if self._scans else None
 
     def reach(self, position: int) -> None:

@@ -105,7 +105,7 @@ class TopicScanner:
             self._scanner.close()
 
     def _current(self) -> PartitionScanner | None:
-        """What reads the range where it is; None behind the last one."""
+        """What reads the range where it is; None after the last one."""
         if self._closed:
             raise ClosedError("the scanner was closed")
         if self._scanner is None and self._ranges.next is not None:

@@ -1,6 +1,6 @@
 """Compression of a batch's cells.
 
-Each cell is compressed by itself, so that a reader of one topic needs no other. What a header says
+Each cell is compressed separately, so that a reader of one topic needs no other. What a header says
 of a cell, it says of the cell as it was before: so the same messages have the same directory in
 every codec, and how large a cell becomes is known before it is decompressed.
 """

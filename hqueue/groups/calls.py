@@ -127,7 +127,7 @@ class ConsumerCalls(Stepwise):
         positions = self._consumption.positions
         if positions.gave_up(key):
             raise CommitFailedError(
-                "the consumer lost this partition, so the message was not put to the dead "
+                "the consumer lost this partition, so the message was not put into the dead "
                 "letters: another consumer of the group gets it",
                 outcome=Outcome.NOT_APPLIED,
                 partitions=[key],

@@ -92,7 +92,7 @@ class Consumption(Stepwise):
         self._serve_every_ms = min(SERVE_EVERY_MS, settings.poll_interval_ms_max / 2)
         self._stopping = False
         self.process = OwnProcess("a consumer")
-        """The process that made the consumer: its forked children have no partitions of it."""
+        """The process that made the consumer, whose partitions forked children don't have."""
         register(self)
 
     def after_fork_in_child(self) -> None:

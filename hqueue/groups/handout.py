@@ -175,7 +175,7 @@ class Handout(Stepwise):
         except HQueueError as exc:
             if len(remaining) == 1 or is_interruption(exc):
                 raise
-            # What can be read before it is handed out, each batch by itself.
+            # What can be read before it is handed out, each batch separately.
             first = remaining[:1]
             columns = yield from self._decoded(first, lambda each: record_batch(each, queue))
             self._finish_first()

@@ -49,7 +49,7 @@ class Offset:
     version: Version
     """What a commit compares: another after each commit, and after each take-over."""
     claim: object = dataclasses.field(default=None, compare=False, repr=False)
-    """The take-over that it is known by; None if it was only read."""
+    """The take-over that made it; None if it was only read."""
     unreadable: UnsupportedFormatError | None = dataclasses.field(default=None, compare=False)
     """Why its record can't be read, if it can't: then the position says nothing. Setting the
     offset all the same writes over the record."""

@@ -1,4 +1,4 @@
-"""What a group's leader has planned: which member shall have which partition."""
+"""What a group's leader has planned: which member should have which partition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = Log(__name__)
 class GroupPlan(OnStore):
     """A record that the leader writes, and that all members follow. Thread-safe.
 
-    It says who shall have a partition, not who has it: claims alone decide that. So a
+    It says who should have a partition, not who has it: claims alone decide that. So a
     leader that is late, or one of two that take each other's place, can only cost time.
 
     Args:

@@ -172,7 +172,7 @@ class Cluster(OnPorts):
             )
         except (StoreUnavailableError, RequestRefusedError, QueueStateError) as exc:
             logger.warning(
-                "principals without the right CREATE can't open the queue %s until it was altered: "
+                "principals without the right CREATE can't open the queue %s until it is altered: "
                 "its record was not written: %s",
                 name,
                 exc,

@@ -66,7 +66,7 @@ class OwnedPartitionWriter:
     A topic's owner has an epoch, which grows with every owner. Who takes a topic over appends a
     *control record* with its epoch to the partition where the topic lay. This writer has seen
     every header between what it knew of the log and each slot that it wins: so it meets that record
-    before it appends anything behind it, however long it stood still, and appends nothing of that
+    before it appends anything after it, however long it stood still, and appends nothing of that
     topic any more. No lease and no clock is needed for that; what is needed is that it knew the
     log's end before anybody could take the topic over from it. So
 
@@ -194,8 +194,8 @@ class OwnedPartitionWriter:
     ) -> Work[MessageID]:
         """End what other owners have of topics in this partition: by a control record.
 
-        No owner with a lower epoch appends a message of these topics to this partition behind the
-        ID that is returned, nor this writer itself; all that it appended has an ID below it. Many
+        Neither an owner with a lower epoch nor this writer appends a message of these topics to
+        this partition after the ID that is returned; all that it appended has an ID below it. Many
         topics take several records; the last one's ID holds for all. Done again it is harmless.
 
         Args:
@@ -323,7 +323,7 @@ class OwnedPartitionWriter:
             raise
 
     def _note(self, position: LogPosition, bodies: Bodies, appended: Appended) -> None:
-        """A batch of ours is in the log, behind all that was seen of it."""
+        """A batch of ours is in the log, after all that was seen of it."""
         self._known().end = LogPosition(appended.end, position.ordinal + bodies.count)
         if bodies.kind == CONTROL:
             self._fence(rowkey.encode(self.partition, position.slot), bodies.control)

@@ -56,7 +56,7 @@ class _CheckedRange:
     fence: bytes | None = None
     """The row of the first control record in it that names a later owner."""
     late: bytes | None = None
-    """The row of the first message of the topic behind that record."""
+    """The row of the first message of the topic after that record."""
     foreign: bytes | None = None
     """The row of the first message of the topic that another owner than the range's appended."""
 
@@ -81,7 +81,7 @@ class RangeVerifier:
 
     def __init__(self, partition: int, ranges: Mapping[str, Sequence[OwnedRange]]) -> None:
         self.outside = 0
-        """Messages of these topics, behind the first ID that a hub gave, in none of the ranges, or
+        """Messages of these topics, from the first ID that a hub gave on, in none of the ranges, or
         by none of the owners."""
         self._partition = partition
         self._ranges = ranges
@@ -160,7 +160,7 @@ class RangeVerifier:
             yield Verdict(
                 checked.topic,
                 checked.late,
-                "a message lies behind the control record that ended its owner's range",
+                "a message lies after the control record that ended its owner's range",
             )
         elif last is None and checked.fence is not None:
             yield Verdict(

@@ -57,7 +57,7 @@ CursorPosition = tuple[int | None, int | None, int, int]
 
 
 class GapError(HeldUpError):
-    """A row lies behind a gap."""
+    """A row lies after a gap."""
 
     def __init__(self, header: Header) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Standing:
         self._slot, self._ordinal, self._floor, self.expired = position
 
     def accept_at_once(self, row: Row, passed: Collection[str] = ()) -> Batch | None:
-        """Like `accept`, where nothing has to be asked for. Else, behind a gap or where the row
+        """Like `accept`, where nothing has to be asked for. Else, after a gap or where the row
         can't be read, nothing is taken in: a `HeldUpError` of `hqueue.log.skipping` says that
         `accept` has to be used.
 

@@ -79,7 +79,7 @@ class PartitionWriter:
         Args:
             bodies: the batch.
             deadline: the bound.
-            nonce: what the batch is known by.
+            nonce: identifies the batch.
             since: an ID: the batch can't have been appended before it. If None, all headers that
                 are kept are searched.
 

@@ -28,7 +28,7 @@ __all__ = ["Checkpoints"]
 LEVELS_ABOVE = 2
 """The levels of queues and of partitions. They hold no records themselves."""
 DELAY_LEVELS_ABOVE = 3
-"""Those of subscribers besides."""
+"""These two, and the level of subscribers."""
 
 
 class Checkpoints(OnStore):
@@ -111,8 +111,8 @@ class Checkpoints(OnStore):
             key: the subscription.
             known: the checkpoint as it was read.
             next_id: the first ID that is not yet delivered.
-            unanswered: the calls from there on that got no answer; None if there are none.
-            delays: the records of delayed messages before there.
+            unanswered: the calls from that ID on that got no answer; None if there are none.
+            delays: the records of delayed messages before that ID.
 
         Raises:
             InvalidInputError: the checkpoint would move backwards. Only `seek` may do that.
@@ -144,8 +144,8 @@ class Checkpoints(OnStore):
     def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> Work[None]:
         """Set checkpoints of a subscriber that is not connected, backwards or forwards: each only
         if the subscriber is not connected, and all or none of as many as the store changes at once.
-        That is at least 250, unless the store's own root has a name of more than 200 bytes. What
-        waits for its time there is dropped.
+        That is at least 250, unless the store's own root has a name of more than 200 bytes. The
+        subscriber's delayed messages in these partitions are dropped.
 
         Raises:
             SubscriberConnectedError: the subscriber is connected. Nothing was changed.
@@ -173,8 +173,8 @@ class Checkpoints(OnStore):
 
     @stepwise
     def delete(self, keys: Collection[SubscriptionKey]) -> Work[None]:
-        """Delete the checkpoints of a subscriber that is not connected, and what waits for its time
-        there. Missing ones count as deleted.
+        """Delete the checkpoints of a subscriber that is not connected, and its records of delayed
+        messages there. Missing ones count as deleted.
 
         Raises:
             SubscriberConnectedError: the subscriber is connected.
@@ -188,8 +188,8 @@ class Checkpoints(OnStore):
         yield from _drop(dropped)
 
     def _delayed(self, keys: Collection[SubscriptionKey]) -> Work[list[str]]:
-        """The records of messages that wait for their time there. What is made later is not among
-        them: it may belong to a checkpoint that is written later.
+        """The paths of the records of delayed messages of these subscriptions. Records that are
+        made later are not among them: they may belong to a checkpoint that is written later.
         """
         wanted = {self._paths.subscriber_delays(key) for key in keys}
         found: list[str] = []

@@ -30,11 +30,11 @@ own:
                                                               are allowed)}, …],
                   "changed_by": {"name": "ops", "kind": "certificate"} (if that is known)}
 
-``delays`` has for each record of messages that wait its name, when the first of them is due, and
-how many they are. ``queues`` has for each partition the index of a member. ``keys`` has the key to
-sign with, then the one before it. ``delivery`` and each option in it may be missing: then the
-defaults of `DeliveryOptions` apply. Fields that a release doesn't know it ignores; what must not be
-ignored gets a new version.
+``delays`` has for each record of delayed messages its name, the time at which the first of them is
+due, and their number. ``queues`` has for each partition the index of a member. ``keys`` has the key
+to sign with, then the one before it. ``delivery`` and each option in it may be missing: then the
+defaults of `DeliveryOptions` apply. A release ignores fields that it doesn't know; a field that
+must not be ignored gets a new version.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def encode_checkpoint(
 
 
 def decode_checkpoint(data: bytes, path: str, revision: Version) -> Checkpoint:
-    """The checkpoint, as this revision of its record says. `path` is the record's, for errors."""
+    """The checkpoint that a record of this revision has. `path` is the record's, for errors."""
     return decode_fields(
         data,
         path,
@@ -227,7 +227,7 @@ def decode_member(data: bytes, path: str) -> dict[str, int]:
 
 
 def member_left(data: bytes, path: str) -> bool:
-    """Whether a member of a group has left by itself, and keeps its place for a successor."""
+    """Whether a member of a group has left cleanly, and keeps its place for a successor."""
     return decode_fields(data, path, lambda fields: fields.get("left") is True)
 
 

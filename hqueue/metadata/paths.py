@@ -63,15 +63,15 @@ class Paths:
         return f"{self.subscriber(key)}/{TOPICS}"
 
     def delays_of(self, queue: str) -> str:
-        """What the records lie below of all messages of a queue that wait for their time."""
+        """The path below which the records of a queue's delayed messages lie."""
         return f"{self.delays}/{check_queue_name(queue)}"
 
     def subscriber_delays(self, key: SubscriptionKey) -> str:
-        """What those of one subscriber in one partition lie below."""
+        """The path below which those of one subscriber in one partition lie."""
         return f"{self.delays_of(key.queue)}/{key.partition:d}/{check_name(key.subscriber)}"
 
     def members(self, queue: str) -> str:
-        """What the groups lie below that a queue's subscribers are, which share partitions."""
+        """The path below which the groups lie that a queue's shared subscribers form."""
         return f"{self.root}/subscribers/{check_queue_name(queue)}"
 
     def worker(self, name: str) -> str:

@@ -171,9 +171,9 @@ class Checkpoint:
     revision: Version
     """The version for compare-and-set. It has no other meaning."""
     unanswered: UnansweredCalls | None = None
-    """The calls from there on that got no answer; None if there are none."""
+    """The calls from `next` on that got no answer; None if there are none."""
     delays: tuple[Delay, ...] = ()
-    """The records of delayed messages before there."""
+    """The records of delayed messages before `next`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ async def _shaken(wrapped: ssl.SSLSocket) -> None:
 
 
 def say_end(sock: socket.socket) -> None:
-    """Say orderly that nothing more will be sent, if the socket speaks TLS."""
+    """Announce that nothing more will be sent, if the socket speaks TLS."""
     if isinstance(sock, ssl.SSLSocket):
         with contextlib.suppress(OSError, ValueError):
             sock.unwrap()

@@ -44,7 +44,7 @@ class DelegationToken:
     Its repr has no secret, and it can't be pickled: use `to_bytes` to hand it over.
 
     Args:
-        identifier: what HBase knows it by.
+        identifier: identifies the token to HBase.
         password: the secret.
         service: the ID of the HBase cluster that it is for.
     """

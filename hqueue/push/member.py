@@ -82,7 +82,7 @@ class SubscriberMember(Stepwise):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.id = f"{socket.gethostname()}:{uuid.uuid4()}"
-        """What the other members know it by."""
+        """The ID by which the other members know this one."""
         self._queue = queue
         self._subscriber = subscriber
         self._wanted = frozenset(wanted)

@@ -226,7 +226,7 @@ class ServedConnection(Caller):
             self.account.sent(size - len(view))
 
     def leave(self, answer: bytes) -> bool:
-        """Send a last answer, which goes with a connection that ends orderly: when the caller has
+        """Send a last answer, which goes with a connection that ends cleanly: when the caller has
         sent all that it wants to, it reads that. Whether it was sent.
         """
         self.send(answer)

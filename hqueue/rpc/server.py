@@ -122,7 +122,7 @@ class ThriftServer:
     those that began first are hung up on beyond it. No call reaches thriftpy2 before a `CallWalk`
     has found its end, and counted what will be made of it: large ones are read one after another,
     if they are too much together. What a coroutine was given counts until it is done; a handler
-    that returns a future counts by itself what waits. One whose turn has not come after
+    that returns a future itself counts what waits. One whose turn has not come after
     `idle_ms_max`, or for which there is no room to wait, is not served: its caller is asked to call
     again.
 

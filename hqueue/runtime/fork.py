@@ -34,10 +34,10 @@ def _after_fork_in_child() -> None:
 
 
 class OwnProcess:
-    """The process that makes this, of an object that a forked child can't use.
+    """The process that made an object which its forked children can't use.
 
     Args:
-        what: the object, for errors: ``a consumer``.
+        what: the object, for errors, like ``a consumer``.
     """
 
     def __init__(self, what: str) -> None:
@@ -46,14 +46,14 @@ class OwnProcess:
 
     @property
     def is_left(self) -> bool:
-        """Whether the caller is a forked child of it."""
+        """Whether this code runs in a forked child of that process."""
         return os.getpid() != self._pid
 
     def check(self) -> None:
-        """Return if the caller is this process.
+        """Check that this code runs in that process.
 
         Raises:
-            ClosedError: it is a forked child.
+            ClosedError: it runs in a forked child.
         """
         if self.is_left:
             raise ClosedError(f"{self._what} can't be used in a forked child; make one there")

@@ -153,7 +153,7 @@ class Hands:
         return True
 
     def due(self, left_ms: float) -> list[int]:
-        """What the program has, and whose locks lapse within so long."""
+        """The IDs of the program's messages whose locks lapse within this time."""
         until_ms = self._now_ms() + left_ms
         held = self.partition.held
         return [each for each in list(self.out) if each in held and held[each].until_ms <= until_ms]

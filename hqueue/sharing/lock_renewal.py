@@ -1,4 +1,4 @@
-"""Keeping the locks of the messages that a program has, for as long as it has them."""
+"""Renews the locks of the messages that a program has, for as long as it has them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ logger = Log(__name__)
 Result = TypeVar("Result")
 
 RENEWED_BELOW = 2 / 3
-"""A lock is renewed when less than this part of it is left."""
+"""A lock is renewed when less than this fraction of its time is left."""
 LOOKS = 6
-"""How often in a lock's time the consumer looks which ones are due. A message that is handed out
-has a half of its lock left at least: so a quarter is left when that is renewed first."""
+"""How many times in a lock's time the consumer looks which locks are due. A message that is handed
+out has at least half of its lock's time left: so at least a quarter is left when its lock is first
+renewed."""
 TASK_LOOKS = 4
-"""How often in the time between two looks the task looks: then a call may just have ended."""
+"""How many times the task looks between two of these looks: a call may just have ended."""
 
 
 class LockRenewal(Stepwise):
-    """Has the locks renewed that are due. While the consumer is in a call of its program, that call
-    does it; in between a task of a loop does it. So the consumer changes in one place at a time.
+    """Renews the locks that are due. While a call of the program is under way, the call renews
+    them; between calls a task of an event loop does. So only one of them changes the consumer at a
+    time.
 
     Args:
-        renew: the work that renews what is due.
+        renew: makes the work that renews the locks that are due.
         lock_ms: how long a lock lasts.
         wait_ms: how long a call waits for a renewal that is under way.
-        loop: carries the task.
-        clock: where time comes from.
+        loop: runs the task.
+        clock: measures time.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class LockRenewal(Stepwise):
         self._job.ask()
 
     def in_turn(self, work: Work[Any, Result]) -> Work[Any, Result]:
-        """The work of a call, while which no task renews anything.
+        """The work of a call, during which no task renews locks.
 
         Raises:
             StoreUnavailableError: a renewal that is under way did not end in time.
@@ -69,24 +71,26 @@ class LockRenewal(Stepwise):
         return self._turn.take(work, self._wait_ms / 1e3, _late)
 
     def renew(self) -> Work[Any, None]:
-        """Renew what is due, if some time has passed. In a turn."""
+        """Renew the locks that are due, if it is time to look. Only in a turn."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._looked_ms >= self._every_ms:
             self._looked_ms = now_ms
             yield from self._renew()
 
     def close(self) -> None:
-        """Have the task end. Does not wait for a renewal that is under way."""
+        """End the task. Does not wait for a renewal that is under way."""
         self._job.close()
 
     async def _run(self) -> float:
-        """Look once, unless a call does so; in how many milliseconds to look again."""
+        """Look once, unless a call does so. Returns in how many milliseconds to look again."""
         if not self._turn.is_free:
             return self._every_ms / TASK_LOOKS
         try:
             await self._renew_in_turn.in_loop()
         except HQueueError as exc:
-            self._faults.met("renewing", "the locks of messages can't be renewed: %s", exc)
+            self._faults.met(
+                "renewing", "the locks of messages can't be renewed now; trying again: %s", exc
+            )
         else:
             self._faults.over("renewing", "the locks of messages are renewed again")
         return self._every_ms / TASK_LOOKS

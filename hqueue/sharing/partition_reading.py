@@ -129,7 +129,7 @@ class PartitionReading:
             self._begin = begin
         for reads in range(READS_MAX):
             known = sum(len(chunk.ids) for chunk in self._chunks)
-            # At the log's end one look is enough: the answers that are written then shall not wait.
+            # At the log's end one look is enough: answers wait to be written after it.
             if known >= messages or (self.at_tail and (self._chunks or reads)):
                 break
             yield from self.add((yield from self._read(self._cursor)))

@@ -39,10 +39,10 @@ class ShareOptions(TypedDict, total=False):
     """
 
     auto_renew: bool
-    """Whether the locks of messages without an answer are renewed for as long as the consumer
-    lives, by a task of its event loop, or of the library's own. Then `lock_ms` only says how long
-    others wait for what a consumer had that is gone; a message that is never answered is delivered
-    to nobody else before the consumer is closed. False by default.
+    """Whether the consumer renews the locks of messages without an answer for as long as it lives.
+    A task of its event loop does so, or of the library's own loop. Then `lock_ms` only says how
+    long other consumers wait for the messages of a consumer that died. They never get a message
+    that this consumer has and doesn't answer, until it is closed. False by default.
     """
 
     ordered_by_key: bool

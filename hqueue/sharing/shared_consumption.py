@@ -90,7 +90,7 @@ class SharedConsumption(Stepwise):
         self._looked_ms = self._checked_ms = self._wrote_ms = clock.monotonic_ms()
         self._stopping = self._closed = False
         self.process = OwnProcess("a consumer")
-        """The process that made the consumer: its forked children have no messages of it."""
+        """The process that made the consumer, whose messages forked children don't have."""
 
     @property
     def consumer_id(self) -> str:
@@ -311,7 +311,7 @@ class SharedConsumption(Stepwise):
             yield from self._write()
 
     def _renew(self) -> Work[Any, None]:
-        """Renew the locks of what the program has, where less than a part of them is left."""
+        """Renew the locks of the program's messages of whose time too little is left."""
         left_ms = RENEWED_BELOW * self._settings.lock_ms
         for hands in self._hands.values():
             due = hands.due(left_ms)
@@ -320,7 +320,7 @@ class SharedConsumption(Stepwise):
                 self._report(hands)
 
     def _in_turn(self, work: Work[Any, Result]) -> Work[Any, Result]:
-        """The work of a call, while which no task renews anything."""
+        """The work of a call, during which no task renews locks."""
         return work if self._renewal is None else self._renewal.in_turn(work)
 
     # Looking for more messages.

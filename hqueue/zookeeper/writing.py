@@ -137,7 +137,7 @@ class Writing:
                 )
 
     def _send(self, keys: Collection[str], above: Sequence[str] = ()) -> Work[Any, list[str]]:
-        """Send the changes of these, behind the creation of empty nodes; returns those with
+        """Send the changes of these, after the creation of empty nodes; returns those with
         nothing above them.
         """
         alone = list(keys)

@@ -32,8 +32,8 @@ that the puts returned. A message whose put failed is never read, and a message 
 unknown at most once. Every reader sees the same order, and no message appears behind a reader. The
 same holds for each topic that hubs own, whichever hub owns it: a message with a sequence number is
 in the topic once, and subscribers get all messages of the topic, in order, from their cursors on.
-A share group delivers each message until a consumer acknowledged it or it is a dead letter, and
-never to two at once within the lock's time.
+A share group delivers each message until a consumer acknowledges it or it becomes a dead letter,
+and never to two consumers at once while a lock lasts.
 
 {verdict}
 
@@ -70,8 +70,9 @@ Three processes share a third queue, which two more fill; some of its messages a
 the three has a consumer in each of two share groups. One of these groups keeps the order of each
 key. One process polls, one iterates, and one polls in an event loop, where some calls are
 cancelled. Their programs acknowledge most messages; they release, release for later, reject and
-renew others, forget some, and acknowledge some when their locks are over. Now and then they leave
-and come back. Only they reach ZooKeeper by a proxy, which can be cut.
+renew others, forget some, and acknowledge some after their locks have lapsed. Now and then they
+leave and come back. They, and no other processes, reach ZooKeeper through a proxy, which can cut
+them off.
 
 Each process records each operation before it tries it, and then the outcome: **ok**, **fail** (not
 applied) or **unknown**. With a message's name it records a digest of topic, value, key and headers,
@@ -102,12 +103,12 @@ consumer committed or got messages of a partition that another consumer had take
 [test_consumer_processes.py](../tests/integration/test_consumer_processes.py) checks the same for 50
 consumers in ten processes.
 
-The program of a share consumer records when it asked for messages, which it got, what it says of
-each before it says so, and each commit that succeeded. The numbers of a message's deliveries give
-their order. So the checker can show that every acknowledged put was acknowledged by a consumer of
-each group, or is its dead letter; that nobody got a message while another consumer had it, by that
-consumer's own count of the lock's time; and that no message came again after a commit within that
-time had written that it was done.
+The program of a share consumer records when it asked for messages, which messages it got, each
+answer before it gives it, and each commit that succeeded. The numbers of a message's deliveries
+give their order. So the checker can show that every message whose put succeeded was acknowledged by
+a consumer of each group, or is a dead letter of that group; that no consumer got a message while
+another one held its lock, by that other consumer's clock; and that no message came again after a
+commit had written its acknowledgement or rejection before the lock lapsed.
 [test_share_consumers.py](../tests/integration/test_share_consumers.py) checks the same for six
 processes on one partition, two of them killed.
 
@@ -117,7 +118,7 @@ cursor, that each got all messages of its topic from its first cursor on, in ord
 message at or below a cursor that was stored long before came again. The messages of publishers that
 give sequence numbers are in their topics in the order of these numbers, without a gap or a
 duplicate, however often the publishers were killed. A message that was first tried after another
-message was known to be in the topic lies behind it, whichever publisher sent it.
+message was known to be in the topic lies after it, whichever publisher sent it.
 [test_hub_restart.py](../tests/integration/test_hub_restart.py) kills a hub that owns 30,000 topics,
 and then restarts ZooKeeper.
 
@@ -211,7 +212,7 @@ _FOUND = """
 - A large batch displaced messages from the window of a subscriber that was behind and still needed
   them. The worker then requested them again and again, and did nothing else.
   [test_cursor.py](../tests/unit/workers/delivery/test_cursor.py) shows both without a cluster.
-- An attacker between client and server could send bytes in clear right behind the last step of
+- An attacker between client and server could send bytes in clear right after the last step of
   Kerberos' handshake, and the client took them for frames of the server, under `integrity` and
   `privacy`, too. Such bytes now end the connection:
   [test_talking.py](../tests/unit/net/test_talking.py).

@@ -86,7 +86,7 @@ def test_ranges_that_the_log_contradicts_are_found(
     wrong = planted(metadata, first, dataclasses.replace(second, epoch=first.epoch), third)
     assert any("epoch" in problem for problem in problems(queue, wrong))
     wrong = planted(metadata, dataclasses.replace(first, last=None))
-    assert any("behind the control record" in problem for problem in problems(queue, wrong))
+    assert any("after the control record" in problem for problem in problems(queue, wrong))
     wrong = planted(metadata, first, second, dataclasses.replace(third, partition=9))
     assert any("does not exist" in problem for problem in problems(queue, wrong))
     assert problems(queue, planted(metadata, first, second, third)) == []

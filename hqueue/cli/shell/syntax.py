@@ -13,7 +13,7 @@ The other is that of Alibaba's HQueue toolkit, whose arguments have commas betwe
 
 Its text comes from web pages, so typographic quotes are quotes too (‘q1′), and a prompt that was
 copied along, as ``hqueue(main):013:0>``, is skipped, and so is the program's name. A line is in
-this syntax if its first argument has a comma behind it or a typographic quote before it, or is a
+this syntax if its first argument has a comma after it or a typographic quote before it, or is a
 dictionary.
 """
 

@@ -81,8 +81,8 @@ class ClusterQuestion:
         if passing:
             raise passing[-1]
         raise RefusedError(
-            "there are delegation tokens of several clusters, and these masters don't say which "
-            "cluster theirs is, as HBase before 2.6: leave hbase_masters out, so that ZooKeeper "
+            "there are delegation tokens of several clusters, and these masters can't say which "
+            "cluster theirs is (HBase can from 2.6 on): leave hbase_masters out, so that ZooKeeper "
             "names the cluster, or give a file with one token",
             masters=[str(master) for master in masters],
         )

@@ -121,7 +121,7 @@ class NativeStore(OnPorts):
         them.
 
         Raises:
-            StoreUnavailableError: nothing named them until the operation's bound was over.
+            StoreUnavailableError: nothing named them within the operation's bound.
             RequestRefusedError: what names them does not let this client in.
         """
 

@@ -83,7 +83,7 @@ class ZooKeeperRegistry(Registry):
 
 
 def _payload(data: bytes) -> bytes:
-    """What stands behind the name of a node's writer, and behind the mark of protobuf."""
+    """What follows the name of a node's writer, and the mark of protobuf."""
     if data.startswith(_ORIGIN):
         if len(data) < 1 + _LENGTH.size:
             raise ValueError("the node's data is cut off")

@@ -104,7 +104,7 @@ class MovableRecords(Stepwise):
 
         Raises:
             MetadataReadOnlyError: the move takes longer than is waited; or they were moved
-                meanwhile to where no part of a record is changed by itself.
+                meanwhile to where no part of a record is changed alone.
         """
 
         def write(state: MigrationState) -> Work[Any, _Asked]:

@@ -34,7 +34,7 @@ class ArchiveTarget(Protocol):
 
     @property
     def name(self) -> str:
-        """What a user knows the target by: the folder's URI, or the table's name."""
+        """The target's name for users: the folder's URI, or the table's name."""
 
     @property
     def spark(self) -> SparkSession:

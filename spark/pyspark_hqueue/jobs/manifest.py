@@ -126,7 +126,7 @@ class CompactionRecord:
         attempt: the folder in which the files lie before they are moved.
         groups: what is replaced by what.
         ends: the last ID of each round in the files of the groups, by partition and round. A round
-            has what lies behind the end of the one before it.
+            has what lies after the end of the one before it.
         messages: how many there are in the files.
     """
 
@@ -257,8 +257,8 @@ class Contents:
         }
 
     def spans(self, number: int) -> dict[int, tuple[int, int]]:
-        """Where the messages of a round lie in compacted files: by partition, the ID that they are
-        behind of, and their last one. A partition without messages of the round is left out.
+        """Where the messages of a round lie in compacted files: by partition, the ID after which
+        they lie, and their last one. A partition without messages of the round is left out.
         """
         found = {}
         for partition, numbers in self._in_order.items():

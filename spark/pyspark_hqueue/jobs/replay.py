@@ -43,7 +43,7 @@ class Piece:
         files: what has its messages and no others.
         messages: how many they are.
         compacted: files that have its messages among others.
-        spans: by partition, the ID that its messages in compacted files lie behind of, and their
+        spans: by partition, the ID after which its messages in compacted files lie, and their
             last one.
     """
 
@@ -79,8 +79,8 @@ class Replay:
         topic: the topic of what is written, instead of the files'.
         start: only messages of an archive from this ID on.
         stop: only messages of an archive before this ID.
-        write_id: what this replay is known by in the queue: with another one the same files are
-            written again. If None, it follows from the path and from these arguments.
+        write_id: identifies this replay in the queue: with another one the same files are written
+            again. If None, it follows from the path and from these arguments.
         options: of the data source's sink: ``hqueue.gateways`` and so on.
 
     Raises:

@@ -9,7 +9,7 @@ __all__ = ["Snapshot", "Snapshots", "round_tag"]
 
 
 def round_tag(stream: str, number: int) -> str:
-    """What the snapshot of a round is known by."""
+    """The tag that identifies the snapshot of a round."""
     return f"hqueue-{stream}-{number}"
 
 

@@ -92,7 +92,7 @@ class Target:
                 those of `order` and of the rule.
             order: columns that no two messages share all of. What is written is the same each
                 time that the same frame is given, however Spark divides it.
-            write_id: what this is known by, with `epoch`, so that it is there once.
+            write_id: identifies this write, together with `epoch`, so that it is made once.
             epoch: a later epoch fences the ones before it.
 
         Returns:

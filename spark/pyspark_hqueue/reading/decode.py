@@ -71,7 +71,7 @@ def _read(queue: Queue, range_: Range, options: ReadOptions) -> Iterator[pa.Reco
     cursor = MessageID.from_int(range_.start)
     given = expired = 0
     if range_.exact:
-        # What was collected since it was planned: a scan begins behind that, and can't know of it.
+        # What was collected since it was planned: a scan begins after that, and can't know of it.
         expired = max(0, queue.count_before(partition, cursor) - range_.ordinal)
     if topics is not None and not topics:
         cursor = stop

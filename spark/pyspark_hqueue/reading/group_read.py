@@ -34,8 +34,8 @@ def read_group(
             frame.write.mode("append").parquet("/lake/events")
 
     The frame is that of `read`: a snapshot, which begins at the group's offsets. If the block ends
-    with an error, nothing is committed, and the next call has the same messages again. So it has if
-    the commit fails: messages are read at least once. All topics of the queue count as consumed,
+    with an error, nothing is committed, and the next call has the same messages again; likewise if
+    the commit fails. So messages are read at least once. All topics of the queue count as consumed,
     whichever are read.
 
     Args:

@@ -12,8 +12,8 @@ __all__ = ["names_of"]
 def names_of(host: str) -> tuple[str, ...]:
     """The host as it was given, its full and its short name, and its addresses.
 
-    A Spark worker is known by what it was started with, and a region server by HBase's
-    configuration; a name that no worker has costs nothing.
+    Spark knows a worker by the name that it was started with, and HBase's configuration names a
+    region server; a name that no worker has costs nothing.
     """
     names = {host: None}
     try:

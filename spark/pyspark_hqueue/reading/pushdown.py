@@ -120,7 +120,7 @@ def _is_in(partition: int, values: tuple[Any, ...]) -> bool:
 
 
 def _ids_of(value: object) -> tuple[int, int]:
-    """The first ID that is not before an ID or a time, and the first one behind it."""
+    """The first ID that is not before an ID or a time, and the first one after it."""
     if isinstance(value, datetime.datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
         since_epoch = moment - _EPOCH

@@ -117,7 +117,7 @@ def test_what_was_collected_is_not_missed() -> None:
         ([messages("t"), messages("u"), fences(u=2), messages("t")], "names a later owner"),
         ([messages("t"), messages("u"), fences(t=1), messages("t")], "names a later owner"),
         ([messages("t"), fences(t=2), fences(t=3), messages("t")], None),
-        ([fences(t=2), messages("t"), fences(t=2), messages("t")], "a message lies behind"),
+        ([fences(t=2), messages("t"), fences(t=2), messages("t")], "a message lies after"),
         ([messages("t")], "no control record lies"),
     ],
 )
@@ -153,12 +153,12 @@ def test_an_open_range_whose_record_is_there_is_to_be_finished() -> None:
     assert "still said to be open" in one.problem
 
 
-def test_a_message_behind_the_record_is_damage_in_an_open_range_too() -> None:
+def test_a_message_after_the_record_is_damage_in_an_open_range_too() -> None:
     rows = list(laid(*RIGHT))
     result = check(rows, {"t": [lies(0, None, 1)]})
     (one,) = result.findings
     assert (one.row, result.unfinished) == (rows[3].key.hex(), [])
-    assert "behind the control record" in one.problem
+    assert "after the control record" in one.problem
 
 
 @pytest.mark.parametrize("ranges", [RANGES["t"], [lies(0, None, 1)], [lies(0, 1, 1)]])
@@ -190,10 +190,10 @@ def test_what_was_put_directly_into_a_marked_range_is_outside_and_is_no_damage_a
     assert len(unfinished.unfinished) == 1
 
 
-def test_a_message_behind_the_record_or_by_another_owner_is_damage_in_a_marked_range() -> None:
+def test_a_message_after_the_record_or_by_another_owner_is_damage_in_a_marked_range() -> None:
     chain = [owned(1, "t"), fences(t=2), owned(1, "t"), fences(t=3), owned(2, "t")]
     late = problems(chain[:3], {"t": [lies(0, None, 1, marked=True)]})
-    assert ["behind the control record" in each for each in late] == [True]
+    assert ["after the control record" in each for each in late] == [True]
     ranges = {"t": [lies(0, 1, 1, marked=True), lies(2, 3, 2, marked=True), lies(4, None, 3)]}
     found = problems(chain, ranges)
     assert ["another owner's" in each for each in found] == [True, True]

@@ -1,4 +1,4 @@
-"""CheckpointUpdater: stores how far each subscriber is, regularly and at each orderly stop."""
+"""CheckpointUpdater: stores how far each subscriber is, regularly and at each clean stop."""
 
 from __future__ import annotations
 

@@ -94,15 +94,15 @@ class Cursor:
     ) -> Call | None:
         """What comes next, as much as one call may have; None if nothing may be had yet.
 
-        Nothing is taken away: the next call is given only from a position behind this one.
+        Nothing is taken away: the next call is given only from a position after this one.
 
         Args:
             until: where a call ended that must be made once more, with the same messages.
             may_have: whether a message may be had, by its ID.
             messages_max: messages of the call, if that is less than the subscriber takes.
-            now_ms: the time: messages with a later one are left out of the call. Those before its
-                first message make a call without messages, which comes before it.
-            delayed_max: how many may be left out; the call ends before the next one.
+            now_ms: the time: messages that are due later are left out of the call. If delayed
+                messages come first, the call has no messages, and covers only these.
+            delayed_max: how many messages may be left out; the call ends before the next such one.
         """
         stop = MESSAGE_ID_MAX + 1 if until is None else until
         message_id = self.position

@@ -1,7 +1,7 @@
 """DelayedDelivery: puts delayed messages back into the log when they are due.
 
-Each becomes a redrive, as a dead letter does that is put back: a message that only its subscriber
-gets, in the order of the log, and as any other.
+Each becomes a redrive, like a dead letter that is put back: only its subscriber gets it, at its new
+place in the log, and like any other message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hqueue_workers.node.runtime import RETRIES, Runtime
 __all__ = ["DelayedDelivery", "originals"]
 
 LOOK_MS_MAX = 60_000.0
-"""How long the clock is trusted not to have been set."""
+"""How long to wait before the clock is read again: it may have been set."""
 IDLE_MS = 200.0
 NEAR_IDS = 1_000 << SEQUENCE_BITS
 """Messages that were written within a second are read together."""
@@ -53,7 +53,7 @@ class DelayedDelivery:
             self._task = self._runtime.start(self._run())
 
     def stop(self) -> set[asyncio.Task[None]]:
-        """Put nothing more back. Returns the task that still does, if any."""
+        """Put no more messages back. Returns the task that is still under way, if any."""
         self._stopping = True
         if self._task is None:
             return set()
@@ -81,7 +81,7 @@ class DelayedDelivery:
                     await self._runtime.wait(delays.changed, min(left_ms, LOOK_MS_MAX))
                     continue
                 pause_ms = 0.0
-                self._putting = True  # What is under way then is not broken off by an orderly end.
+                self._putting = True  # A clean stop does not cancel it meanwhile.
                 try:
                     pause_ms = 0.0 if await self._put_back() else IDLE_MS
                     pauses = RETRIES.pauses()
@@ -97,9 +97,9 @@ class DelayedDelivery:
             self._task = None
 
     async def _put_back(self) -> bool:
-        """Put due messages back; whether there were any."""
+        """Put due messages back. Returns whether there were any."""
         delays, key = self._checkpoint.delays, self._checkpoint.key
-        await self._checkpoint.write()  # Messages that were met lately have a record then.
+        await self._checkpoint.write()  # Then messages that were read just now have a record.
         due = await delays.take_due(self._runtime.clock.wall_ms())
         try:
             if not due.messages:
@@ -145,7 +145,7 @@ def originals(
 
 
 def _near(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of the IDs that are read together. They are sorted."""
+    """The first and the last of each run of IDs that are read together. `ids` is sorted."""
     first = last = ids[0]
     for each in ids[1:]:
         if each - last > NEAR_IDS:

@@ -147,7 +147,7 @@ class Deliveries:
 class ServedPartition:
     """Delivers a partition to those of its subscribers that are present.
 
-    Each subscriber is started and stopped by itself: none waits for another.
+    Each subscriber is started and stopped separately: none waits for another.
 
     Args:
         key: the partition.

@@ -36,7 +36,7 @@ GATHER_SHARE = 0.5
 CHECK_EVERY_MS = 60_000.0
 NOTIFIED_TO_SEVERAL = 4
 FRUITLESS_MAX = 16
-"""After this many notifications in a row behind which there was nothing, a partition's further ones
+"""After this many notifications in a row that announced nothing, a partition's further ones
 count only every `PAUSE_MS_NOTIFIED`: anyone can send them."""
 BYTES_MAX = 1024 * 1024
 

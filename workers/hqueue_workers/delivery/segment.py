@@ -76,7 +76,7 @@ class EncodedSlice:
     headers: int = 0
     """How many headers its messages have, at most."""
     dues: Sequence[tuple[int, int]] = ()
-    """The IDs of those that have a time, and that time, in milliseconds since the epoch."""
+    """The ID of each delayed message, and when it is due, in milliseconds since the epoch."""
 
     def delayed(self, start: int, stop: int, now_ms: float) -> Delayed | None:
         """The first message with an ID in ``[start, stop)`` that is not due."""
@@ -168,7 +168,7 @@ class Segment:
         filter_: SubscriptionFilter,
         dues: Sequence[tuple[int, int]] = (),
     ) -> tuple[EncodedSlice, ...]:
-        """These messages of it, encoded; and which of them have times."""
+        """These messages of it, encoded, with the times of delayed ones."""
         wanted = [message for message in messages if message is not None]
         parts = [encode_message(message) for message in wanted]
         ids = array.array("Q", [message.id for message in wanted])

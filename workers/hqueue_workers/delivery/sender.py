@@ -24,7 +24,7 @@ from hqueue_workers.node.runtime import RETRIES, Runtime
 __all__ = ["MessageSender"]
 
 DELAYED_MAX = 1_000
-"""How many delayed messages one call passes."""
+"""The most delayed messages that one call leaves out."""
 FULL_MS = 500.0
 """The pause while there is no room for more delayed messages."""
 
@@ -73,9 +73,9 @@ class MessageSender:
         self._behind_ms = float("-inf")
         """How far the monotonic clock was behind the newest message's time when it came."""
         self._as_of_ms = 0.0
-        """When the next call was made first. It has the same messages each time."""
+        """When the next call was first tried: each try has the messages that were due then."""
         self._full = False
-        """Whether there was no room for a delayed message that comes next."""
+        """Whether the next message is delayed, and there is no room for it."""
         self._calling = self._stopping = False
         self._task = runtime.start(self._run())
         self._delayed.look()

@@ -20,16 +20,16 @@ __all__ = ["DueMessages", "SubscriberDelays"]
 
 DUE_TOGETHER_MAX = 500
 RECORDS_TOGETHER_MAX = 16
-"""From how many records due messages are put back at a time."""
+"""The most records from which due messages are put back at a time."""
 
 
 class DueMessages(NamedTuple):
-    """Messages that are due, and what is left of the records that have them."""
+    """Messages that are due, and what remains in the records that have them."""
 
     messages: Sequence[Delayed]
     """The messages, in the order of their times."""
     left: Sequence[tuple[Delay, Sequence[Delayed], Version]]
-    """Each record, with the messages that are not due, and the record's version."""
+    """Each record, with its messages that are not due yet, and its version."""
 
 
 class SubscriberDelays:
@@ -37,7 +37,7 @@ class SubscriberDelays:
     that the messages are in memory, and the stored checkpoint lies before them.
 
     A message is removed from its record after it was put back into the log. A worker that lost the
-    partition meanwhile may do so, too: the message was put back.
+    partition meanwhile may remove it, too, because it has been put back.
 
     Args:
         key: the subscription.
@@ -134,7 +134,7 @@ class SubscriberDelays:
         return DueMessages(sorted(messages), left)
 
     async def remove(self, due: DueMessages) -> None:
-        """Remove messages from their records that were put back into the log.
+        """Remove messages that were put back into the log from their records.
 
         Raises:
             HQueueError: the records can't be changed now. The messages will be put back again.
@@ -146,7 +146,7 @@ class SubscriberDelays:
                 self._replace(delay, left)
 
     def let_go(self) -> None:
-        """Allow to merge the records again from which messages were taken."""
+        """Allow the records from which messages were taken to be merged again."""
         self._busy = set()
 
     def _replace(self, delay: Delay, left: Sequence[Delayed]) -> None:

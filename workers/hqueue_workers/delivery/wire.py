@@ -66,8 +66,8 @@ call_tail = b"\0"
 class Call:
     """Messages for one call, encoded. IDs are integers.
 
-    The call covers the IDs ``[start, end)``. A call without messages says only that nothing to
-    deliver now lies there.
+    The call covers the IDs ``[start, end)``. A call without messages says only that no message
+    there has to be delivered now.
     """
 
     start: int
@@ -76,7 +76,7 @@ class Call:
     ids: tuple[Sequence[int], ...] = ()
     """The IDs of the messages in each part."""
     delayed: tuple[Delayed, ...] = ()
-    """Messages that the call covers and leaves out, because they are not due; in ID order."""
+    """Messages in this range that the call leaves out, because they are not due; in ID order."""
 
     @property
     def count(self) -> int:

@@ -27,7 +27,7 @@ class BrokerRegistration:
     """Keeps the cluster and its queues registered whenever no other worker does.
 
     All workers of a cluster have such an object. One of them holds the registration; when it is
-    gone, orderly or not, another takes over at once. The holder lists the queues again and again,
+    gone, cleanly or not, another takes over at once. The holder lists the queues again and again,
     since queues are created and deleted without the workers. Used by the event loop's thread.
 
     Args:

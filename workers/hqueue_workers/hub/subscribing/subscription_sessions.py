@@ -182,7 +182,7 @@ class SubscriptionSessions:
         """
         if not self._topics.is_owned(owned):
             raise owned.changes_hands()
-        # When it is left from here on, `leave` or `lost` come behind this, and drop the topic.
+        # When it is left from here on, `leave` or `lost` come after this, and drop the topic.
         subscribed = self._subscribed.get(owned.name)
         if subscribed is not None and subscribed.owned is not owned:
             self._drop_topic(subscribed)

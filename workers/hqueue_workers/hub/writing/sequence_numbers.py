@@ -117,7 +117,7 @@ class SequenceNumbers:
 
     Everything about a topic is known from `OwnedTopic.known_from` on. If there is no room, the
     topic that was unused for longest is dropped, and learned from the log again when it is needed.
-    If a topic has more publishers than can be remembered, each publisher is looked for by itself.
+    If a topic has more publishers than can be remembered, each publisher is looked for separately.
 
     Args:
         publishers_max: the most publishers to remember at a time, of all topics.
@@ -210,7 +210,7 @@ class SequenceNumbers:
         """
         with self._lock:
             if until < owned.known_from:
-                return  # It was forgotten meanwhile what lies behind.
+                return  # What lies after `until` was forgotten meanwhile.
             self._take_in(owned, found)
             owned.known_from = min(owned.known_from, since)
             self._make_room()
@@ -221,7 +221,7 @@ class SequenceNumbers:
         """Add what the log has of one publisher in a topic between two IDs."""
         with self._lock:
             if until < owned.known_from or owned.left:
-                return  # It was forgotten meanwhile what lies behind.
+                return  # What lies after `until` was forgotten meanwhile.
             here = self._topics.get(owned, {}).get(publisher)
             self._alone[owned, publisher] = _Alone(since, _later(found, here))
             for _ in range(len(self._alone) - self._max):
