@@ -171,14 +171,14 @@ class ShareConsumer:
         within about a second of an iteration, or by `commit`.
 
         Returns:
-            Whether the consumer had all of these messages. If not, the answer changes nothing for
-            the others: they were answered before, their locks lapsed, or another consumer returned
-            them.
+            Whether the consumer had all of these messages. The answer changes nothing for messages
+            that it did not have: they were answered before, their locks had lapsed, or another
+            consumer's `poll` returned them.
 
         Raises:
             InvalidInputError: an argument is no message of a share consumer, or is of a partition
                 that this consumer does not consume.
-            ClosedError: the consumer was closed: messages without an answer are delivered again.
+            ClosedError: the consumer was closed. The answer changes nothing.
         """
         return self._calls.acknowledge(messages)
 

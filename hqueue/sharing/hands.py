@@ -15,7 +15,8 @@ from hqueue.sharing.window import NO_KEY
 __all__ = ["Hands"]
 
 PASSED_EVERY_MS = 1_000.0
-"""How often a partition's record is written at most to note that other topics were passed."""
+"""The least time between two writes of a partition's record that only note that messages of other
+topics were passed."""
 RETURNED_AT = 0.5
 """A message that waits to be handed out is given back when less than this fraction of its lock's
 time is left: another consumer may be less busy."""

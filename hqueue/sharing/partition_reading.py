@@ -142,7 +142,7 @@ class PartitionReading:
         return self._part(first, begin, first[-1].end if first else begin)
 
     def add(self, read: Sequence[Batch]) -> Work[Any, None]:
-        """Add batches that the cursor has read; none if it has only passed other topics'."""
+        """Add batches that the cursor has read; none if it only passed those of other topics."""
         assert self._cursor is not None
         batches = yield from self._letters.delivered(read, self._topics)
         begin = self._chunks[-1].end if self._chunks else self._begin

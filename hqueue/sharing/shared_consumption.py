@@ -246,8 +246,8 @@ class SharedConsumption(Stepwise):
     def answer(
         self, messages: Sequence[AcquiredMessage], answer: Answer, due_ms: int | None = None
     ) -> bool:
-        """Note the program's answer for messages. Those that it has no more are skipped. Any thread
-        may call this. Returns whether the program has all of them.
+        """Note the program's answer for messages. Those that it no longer has are skipped. Any
+        thread may call this. Returns whether the program has all of them.
 
         Args:
             messages: the messages.
@@ -274,7 +274,7 @@ class SharedConsumption(Stepwise):
         return all(noted)
 
     def reject(self, messages: Iterable[AcquiredMessage], reason: str) -> bool:
-        """Note that messages must become dead letters. Those that the program has no more are
+        """Note that messages must become dead letters. Those that the program no longer has are
         skipped. Any thread may call this. Returns whether the program has all of them.
         """
         noted = [

@@ -34,7 +34,8 @@ SAID_MAX = 4_096
 ENDS_WITHIN_S = 5.0
 """How long a process has to end after SIGTERM."""
 STDERR_ENDS_WITHIN_S = 1.0
-"""How long stderr is read after the process ended: a process that it left may keep it open."""
+"""How long stderr is read after the process ended: a process that it left behind may
+keep it open."""
 
 
 class Ran(NamedTuple):
