@@ -178,7 +178,7 @@ def test_locks_that_can_not_be_renewed_are_renewed_when_that_is_possible_again(
     records, path = client.coordination.store.records, "/hqueue/consumers/g/shares/q/0-0"
     good = records.read([path])[path]
     records.write({path: Change(b"no record", good.version)})
-    wait_for(lambda: "can't be renewed: " in caplog.text, "a renewal fails")
+    wait_for(lambda: "can't be renewed now; trying again: " in caplog.text, "a renewal fails")
     records.write({path: Change(good.value, records.read([path])[path].version)})
     wait_for(lambda: "are renewed again" in caplog.text, "one succeeds")
     a.acknowledge(message)
