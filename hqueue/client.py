@@ -254,7 +254,7 @@ class Client:
         Args:
             queue: the queue.
             name: the subscriber's name.
-            start: a `Position`, as ``earliest``, or ``latest``.
+            start: a `Position`, such as ``earliest`` or ``latest``.
             partitions: the partitions to register it in; all if None.
 
         Raises:

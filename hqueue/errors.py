@@ -459,7 +459,7 @@ class ClosedError(HQueueError):
 
 class BufferFullError(HQueueError):
     """A producer's buffer had no room for the message within the time limit; or a share group has
-    as many delayed messages of a partition as it may.
+    as many delayed messages of a partition as it may have.
     """
 
     default_outcome = Outcome.NOT_APPLIED

@@ -176,8 +176,8 @@ class ShareConsumer:
             consumer's `poll` returned them.
 
         Raises:
-            InvalidInputError: an argument is no message of a share consumer, or is of a partition
-                that this consumer does not consume.
+            InvalidInputError: an argument is not a message of a share consumer, or is of a
+                partition that this consumer does not consume.
             ClosedError: the consumer was closed. The answer changes nothing.
         """
         return self._calls.acknowledge(messages)
@@ -215,8 +215,8 @@ class ShareConsumer:
         return self._calls.reject(messages, reason)
 
     def renew(self, *messages: AcquiredMessage) -> bool:
-        """Keep these messages for another `lock_ms`, from the writing of the answers on. They are
-        written when those of `acknowledge` are. Returns and raises as `acknowledge`.
+        """Keep these messages for another `lock_ms`, which begins when the answers are written: as
+        those of `acknowledge` are. Returns and raises as `acknowledge`.
         """
         return self._calls.renew(messages)
 

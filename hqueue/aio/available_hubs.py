@@ -21,7 +21,7 @@ class HubRegistration:
 
     Args:
         registration: the registration below.
-        tasks: returns what goes on in the running loop when its caller is cancelled.
+        tasks: returns the loop's tasks, which run to their end even if a caller is cancelled.
     """
 
     def __init__(self, registration: BlockingRegistration, tasks: Callable[[], Any]) -> None:
@@ -59,7 +59,7 @@ class Hubs:
 
     Args:
         here: returns the running loop's list.
-        tasks: returns what goes on in the running loop when its caller is cancelled.
+        tasks: returns the loop's tasks, which run to their end even if a caller is cancelled.
     """
 
     def __init__(self, here: Callable[[], BlockingHubs], tasks: Callable[[], Any]) -> None:

@@ -43,7 +43,7 @@ class Originals(Stepwise):
         read_one: asks for the message with an ID in a partition. The answer is None if the message
             has expired.
         links_max: how often a message that was left in the log may have been redriven.
-        seldom_log: reports messages that are no valid dead letters.
+        seldom_log: reports messages that are not valid dead letters.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Originals(Stepwise):
         raise unreadable(message, "its original was redriven too often")
 
     def log_unreadable(self, message: ReceivedMessage, error: CorruptLogError) -> None:
-        """Log a message that is no valid dead letter, at most once a second."""
+        """Log a message that is not a valid dead letter, at most once a second."""
         self._seldom_log.warning(
             "skipped a message that is not a valid dead letter: partition %d, %s: %s",
             message.partition,

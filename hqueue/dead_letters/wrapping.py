@@ -138,7 +138,7 @@ def wrapping_of(message: ReceivedMessage) -> Wrapping:
     reserved, so each field is checked.
 
     Raises:
-        UnsupportedFormatError: the message is no dead letter, redrive or deletion of its topic's
+        UnsupportedFormatError: the message is not a dead letter, redrive or deletion of its topic's
             owner.
     """
     end = message.value.find(b"\n", 0, LINE_BYTES_MAX)
@@ -148,7 +148,7 @@ def wrapping_of(message: ReceivedMessage) -> Wrapping:
     def read(fields: dict[str, Any]) -> Wrapping:
         owner = DeadLetterOwner.of(fields.get(SUBSCRIBER), fields.get(GROUP))
         if message.topic not in (owner.dead_letter_topic, owner.redrive_topic):
-            raise ValueError("the message names another owner than its topic does")
+            raise ValueError("the message and its topic name different owners")
         original = MessageID.parse(text_of(fields["id"]))
         if "deleted" in fields and message.topic == owner.redrive_topic:
             deleted = MessageID.parse(text_of(fields["deleted"]))

@@ -129,8 +129,8 @@ class GroupMembership(Stepwise):
 
     @stepwise
     def subscribe(self, selection: Selection, found: Catalog) -> Work[Any, bool]:
-        """Consume these queues as a member of the group. Returns whether the consumer was no member
-        before.
+        """Consume these queues as a member of the group. Returns whether the consumer has just
+        become a member.
         """
         holder = self.holder
         joined = not isinstance(holder, GroupMember)

@@ -19,7 +19,7 @@ __all__ = ["StandaloneOffsets"]
 
 
 class StandaloneOffsets(Stepwise):
-    """A group's offsets in a queue, for a program that is no member of the group: one that keeps
+    """A group's offsets in a queue, for a program that is not a member of the group: one that keeps
     its positions elsewhere, such as a stream with checkpoints, and commits them for others to see.
     Thread-safe. Made by `hqueue.engine.Engine.standalone_offsets`.
 
@@ -30,9 +30,9 @@ class StandaloneOffsets(Stepwise):
 
     Args:
         offsets: the group's.
-        check_inactive: asks whether the group has consumers of the queue; that is an error.
+        check_inactive: raises an error if the group has consumers of the queue.
         queue: the queue.
-        writer: signs the commits; no other process has the same.
+        writer: the name that the commits carry, which no other process has.
     """
 
     def __init__(

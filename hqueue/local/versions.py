@@ -1,4 +1,4 @@
-"""Which HBase a local server runs: for development, another version than the one of pom.xml."""
+"""Which HBase a local server runs: for development, a version other than the one in pom.xml."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class _CheckedRange:
     late: bytes | None = None
     """The row of the first message of the topic after that record."""
     foreign: bytes | None = None
-    """The row of the first message of the topic that another owner than the range's appended."""
+    """The row of the first message of the topic that an owner other than the range's appended."""
 
     @property
     def first(self) -> int:
@@ -154,7 +154,7 @@ class RangeVerifier:
             yield Verdict(
                 checked.topic,
                 checked.foreign,
-                "a message in a range is another owner's than the range",
+                "a message in a range is from an owner other than the range's",
             )
         if checked.late is not None:
             yield Verdict(

@@ -158,5 +158,7 @@ def readable(
 def missing(row: Row) -> CorruptLogError:
     """The error of a row that does not have the cells that its header speaks of."""
     return CorruptLogError(
-        "a row has other topics than its header says", row=row.key.hex(), topics=sorted(row.cells)
+        "the topics of a row differ from those in its header",
+        row=row.key.hex(),
+        topics=sorted(row.cells),
     )

@@ -256,7 +256,7 @@ def _decoded(rows: Sequence[Row]) -> list[tuple[Row, Header | CorruptLogError]]:
 
 def _problems(row: Row, header: Header, cells: Mapping[str, bytes]) -> list[str]:
     if set(cells) != {entry.topic for entry in header.topics}:
-        return ["it has other topics than its header says"]
+        return ["its topics differ from those in its header"]
     places: list[int] = []
     problems: list[str] = []
     for entry in header.topics:

@@ -83,7 +83,7 @@ class DigestMd5:
             return self._response(said)
         if not hmac.compare_digest(said.get("rspauth", "").encode(), self._proof.encode()):
             raise RefusedError(
-                "the server doesn't know the password, so it may be another than it seems: check "
+                "the server doesn't know the password, so it may be an impostor: check "
                 "the server's address"
             )
         self.protection = self._chosen

@@ -23,7 +23,7 @@ class PortGuard:
     """Has the callers of a port speak TLS, and prove who they are. Thread-safe.
 
     Args:
-        port: what the port is called, as ``hub``: in metrics, in the audit, in errors.
+        port: what the port is called, such as ``hub``: in metrics, in the audit, in errors.
         contexts: a server's.
         rules: make principals of certificates.
         allowed: the principals that may call the port, as names of an ACL.

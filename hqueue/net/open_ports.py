@@ -31,7 +31,7 @@ def say_open(whose: str, listeners: Iterable[socket.socket], said: list[str] = S
             said.append(whose)
             logger.warning(
                 "open: %s listens at %s port %d without TLS, and everybody who reaches that may "
-                "call it; turn tls on, or let it listen on loopback (said once for all ports)",
+                "call it; turn tls on, or let it listen on loopback (logged once for all ports)",
                 whose,
                 host,
                 port,
@@ -50,8 +50,8 @@ def say_optional(whose: str, listeners: Iterable[socket.socket], said: list[str]
             host, port = listener.getsockname()[:2]
             logger.warning(
                 "optional: %s serves callers without TLS, too, at %s port %d, as the principal "
-                "'anonymous'; set tls_optional to false when all callers speak TLS (said once for "
-                "all ports)",
+                "'anonymous'; set tls_optional to false when all callers speak TLS (logged once "
+                "for all ports)",
                 whose,
                 host,
                 port,

@@ -59,8 +59,8 @@ class PrincipalRules:
     r"""Which principal a certificate is, by rules as Kafka's ``ssl.principal.mapping.rules``.
 
     The first rule whose pattern matches a name of the certificate as a whole makes the principal:
-    ``RULE:pattern/replacement/`` for the subject's distinguished name, as ``CN=loader,OU=feeds``;
-    ``SAN:pattern/replacement/`` for each alternative name, as ``DNS:host1`` or
+    ``RULE:pattern/replacement/`` for the subject's distinguished name, like ``CN=loader,OU=feeds``;
+    ``SAN:pattern/replacement/`` for each alternative name, like ``DNS:host1`` or
     ``URI:spiffe://feeds/loader``; ``DEFAULT``, the subject's common name, if there is one only. A
     pattern is a regular expression, in which ``\/`` stands for a slash; ``$1`` in a replacement is
     its first group; an ``L`` or ``U`` at the end makes small or capital letters of it all.

@@ -231,7 +231,7 @@ class PortQuotas:
             host: the caller's IP address.
 
         Raises:
-            BufferFullError: it holds as many as it may.
+            BufferFullError: it holds as many as it may hold.
         """
         held_max: int | None = getattr(self.quota(principal), limit)
         if held_max is not None and held >= held_max:

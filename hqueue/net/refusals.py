@@ -30,5 +30,5 @@ class NotTlsError(RefusedError):
 
 
 def refusal_of(error: BaseException | None) -> RefusedError | None:
-    """The refusal that an error is, or that it comes from; None if it is no refusal."""
+    """The refusal that an error is, or that it comes from; None if it is not a refusal."""
     return next((each for each in causes(error) if isinstance(each, RefusedError)), None)

@@ -31,7 +31,7 @@ class Tls(Layer):
 
     @property
     def version(self) -> str | None:
-        """The protocol, as ``TLSv1.3``; None before the handshake."""
+        """The protocol, such as ``TLSv1.3``; None before the handshake."""
         return self._tls.version()
 
     def shake(self) -> tuple[bytes, bool]:

@@ -181,8 +181,8 @@ class OwnedLog(_Owned):
         """Close the ranges of these topics that other owners have in this partition, and return the
         ID of the control record.
 
-        No owner with a lower epoch, and not this one, can append a message of these topics after
-        that ID. Repeating the call is harmless.
+        After that ID neither an owner with a lower epoch nor this one can append a message of these
+        topics. Repeating the call is harmless.
 
         Args:
             topics: the topics, each with the epoch of its owner from here on.

@@ -35,7 +35,7 @@ class BulkProtocol(binary.TBinaryProtocol):
     """The binary protocol over a `BulkTransport`, for thriftpy2's compiled one wants its own.
 
     It reads by itself: thriftpy2's other one "skips" two billion values of no type as well. These
-    are refused, and values of another type than they should have.
+    are refused, and values of the wrong type.
     """
 
     def read_struct(self, obj: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Python 3.12 refuses new threads as soon as the main thread has ended: in handlers of `atexit`, and
 in threads that outlive the main thread. So what may run there must not depend on a new thread. The
-system refuses them while the process, its user or its container has as many as it may, which may
+system refuses them while the process, its user or its container has as many as allowed, which may
 pass. So a thread is started before anything is changed that relies on it.
 
 A handler of a signal that raises in the middle of `Thread.start` would leave a thread that ends by

@@ -202,8 +202,8 @@ class Settings(PortSecuritySettings):
     """
 
     kerberos_ticket_cache: str | None = None
-    """Where the tickets of ``kinit`` lie, as ``FILE:/tmp/tickets``; by default where ``KRB5CCNAME``
-    or the system's configuration says.
+    """Where the tickets of ``kinit`` are, like ``FILE:/tmp/tickets``; by default where
+    ``KRB5CCNAME`` or the system's configuration says.
     """
 
     gateways: tuple[GatewayAddress, ...] = ()

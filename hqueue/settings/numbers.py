@@ -61,7 +61,7 @@ def check_whole(
         named: facts of the error that say of what it is, as ``option="port"``.
 
     Raises:
-        InvalidInputError, or `error`: it is no such number.
+        InvalidInputError, or `error`: it is not such a number.
     """
     number = as_whole(value, low, high)
     if number is None:
@@ -77,7 +77,7 @@ def check_number(value: object, low: float, high: float, **named: object) -> flo
     """A number from `low` to `high`, both included, as a plain one. A bool is none.
 
     Raises:
-        InvalidInputError: it is no such number; `named` are facts of the error.
+        InvalidInputError: it is not such a number; `named` are facts of the error.
     """
     if type(value) is float or (type(value) is int and -EXACT_MAX <= value <= EXACT_MAX):
         if low <= value <= high:

@@ -115,7 +115,7 @@ class Subscriptions(Stepwise, abc.ABC):
         """What calls a listener.
 
         Raises:
-            InvalidInputError: it is no listener.
+            InvalidInputError: it is not a listener.
         """
 
     @abc.abstractmethod

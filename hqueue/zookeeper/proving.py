@@ -152,7 +152,7 @@ class Proof:
     """Proves to one server who the session is.
 
     Args:
-        credentials: those for other schemes than SASL.
+        credentials: those for schemes other than SASL.
         mechanism: SASL's; None for none.
         token: what it says first.
         not_accepted: the error where the server does not accept it, by the server's answer.
@@ -209,7 +209,7 @@ class Proof:
                 return
             if not challenge:
                 raise RefusedError(
-                    "ZooKeeper did not answer to SASL, so it may be another than it seems: check "
+                    "ZooKeeper did not answer to SASL, so it may be an impostor: check "
                     "that its servers have an authProvider for SASL, and a section Server in their "
                     "JAAS file"
                 )

@@ -22,7 +22,7 @@ KINDS = {
     "resurrected": "a message of a failed put that is in the log nevertheless",
     "invented": "a message that nobody put",
     "altered": "a message that is in the log with another topic, value, key or headers",
-    "moved": "an ok message at another position than its put returned",
+    "moved": "an ok message that is not at the position that its put returned",
     "unordered": (
         "IDs of a partition that do not grow; a put that began after another had ended but lies "
         "before it; puts of one producer out of order; messages of one put that are separated or "

@@ -22,7 +22,7 @@ GROUP_KINDS = {
     "unconsumed": "an ok message that no consumer of the group was given",
     "misconsumed": "a message that a consumer was given but that is not in the log at that "
     "position",
-    "jumped": "messages that a consumer was given with a gap, in another order than the log's, or "
+    "jumped": "messages that a consumer was given with a gap, out of the log's order, or "
     "not from its beginning",
     "overcommitted": "a commit beyond a message that its consumer was not given",
     "recommenced": "a consumer that began before the committed position, so that messages come "

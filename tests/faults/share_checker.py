@@ -33,8 +33,8 @@ from .share_history import (
 __all__ = ["SHARE_KINDS", "check_shares"]
 
 SHARE_KINDS = {
-    "abandoned": "an ok message that no consumer of a share group acknowledged, and that is no "
-    "dead letter of the group",
+    "abandoned": "an ok message that no consumer of a share group acknowledged, and that is "
+    "not a dead letter of the group",
     "misshared": "a message that a share consumer was given but that is not in the log at that "
     "position",
     "contended": "a message that a share consumer was given while another one had it, within the "

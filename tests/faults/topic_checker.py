@@ -13,14 +13,14 @@ from .topic_history import TopicHistory
 __all__ = ["TOPIC_KINDS", "check_topics"]
 
 TOPIC_KINDS = {
-    "unpublished": "a published message that is not in its topic, or has another ID than its "
-    "publish returned",
+    "unpublished": "a published message that is not in its topic, or whose ID there is "
+    "not the one that its publish returned",
     "unasked": "a message that nobody published to this topic, or whose publish was refused",
     "republished": "a message that a topic has more than once",
     "uncounted": "sequence numbers of a publisher that a topic has with a gap or out of order",
-    "misordered": "messages of a topic whose IDs do not grow; messages of a publisher in another "
-    "order than it published them; a message that was first tried after another was known to be in "
-    "the topic, but lies before it",
+    "misordered": "messages of a topic whose IDs do not grow; messages of a publisher that are "
+    "not in the order in which it published them; a message that was first tried after another was "
+    "known to be in the topic, but lies before it",
     "unranged": "a fault that `hqueue verify` finds in the log or in the topics' ranges",
     "misgiven": "a message that a subscriber was given but that its topic does not have at that "
     "position",

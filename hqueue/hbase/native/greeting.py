@@ -254,7 +254,7 @@ def _exchange(
             if security.falls_back:
                 return False
             raise RefusedError(
-                "the server asks for no proof of identity, so it may be another than it seems: "
+                "the server asks for no proof of identity, so it may be an impostor: "
                 "check hbase.security.authentication of the server; "
                 "hbase_fallback_to_simple=True lets the client go on without security"
             )

@@ -232,7 +232,7 @@ class TableRequests(Asker[Via]):
         """Put a Multi's results to their rows, and its errors to the others."""
         said = pb.MultiResponse.FromString(answer.message).regionActionResult
         if len(said) != len(groups):
-            raise ValueError("the answer is about other regions than the request")
+            raise ValueError("the answer's regions are not those of the request")
         reader = CellReader(answer.cells)
         for (region, numbers), result in zip(groups.values(), said, strict=True):
             if result.HasField("exception"):
@@ -240,7 +240,7 @@ class TableRequests(Asker[Via]):
                 continue
             indexes = {each.index for each in result.resultOrException}
             if indexes != set(numbers) or len(result.resultOrException) != len(numbers):
-                raise ValueError("the answer is about other rows than the request")
+                raise ValueError("the answer's rows are not those of the request")
             for each in result.resultOrException:
                 if each.HasField("exception"):
                     errors.append(self._error(each.exception, region))
@@ -322,5 +322,5 @@ def _cells_of(row: bytes, reader: CellReader, count: int) -> list[Cell]:
         raise ValueError("the answer has a row with a negative number of cells")
     cells = reader.take(count)
     if any(cell.row != row for cell in cells):
-        raise ValueError("the answer has cells of another row than the request")
+        raise ValueError("the answer has cells of a row that was not requested")
     return cells

@@ -172,7 +172,7 @@ class Scanning:
         """Cells of a row each, and whether there may be more of it."""
         sizes, flags = said.cells_per_result, said.partial_flag_per_result
         if len(sizes) > limit or len(flags) > len(sizes):
-            raise ValueError("the answer has other rows than the request")
+            raise ValueError("the answer's rows are not those of the request")
         if not said.HasField("more_results_in_region"):
             raise ValueError("the answer does not say whether more rows follow")
         reader = CellReader(answer.cells)

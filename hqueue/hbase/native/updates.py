@@ -176,7 +176,7 @@ class TableUpdates(TableRequests[Via]):
             return [_answer(alone.processed)]
         results = pb.MultiResponse.FromString(said.message).regionActionResult
         if len(results) != len(batch.numbers):
-            raise ValueError("the answer is about other rows than the request")
+            raise ValueError("the answer's rows are not those of the request")
         return [self._outcome(result, batch.request) for result in results]
 
     def _outcome(self, result: Any, request: Request) -> Answer | HQueueError:

@@ -279,7 +279,7 @@ class MigrationStateRecord(OnStore):
         """
         if None not in (state.table, self._table) and state.table != self._table:
             raise SettingsError(
-                "this queue's topics' metadata is in another table than metadata_table names: "
+                "this queue's topics' metadata is not in the table that metadata_table names: "
                 "set metadata_table to the table in force",
                 queue=self._queue,
                 metadata_table=self._table,
@@ -318,7 +318,7 @@ class MigrationStateRecord(OnStore):
         setting = self.first.location.store
         if self._bound and state.number == 0 and state.location.store != setting:
             raise SettingsError(
-                "this queue's hubs keep topics' metadata in another store than metadata_store "
+                "this queue's hubs don't keep topics' metadata in the store that metadata_store "
                 "names: set metadata_store to the store in force, or move the metadata with "
                 "'hqueue metadata migrate'",
                 queue=self._queue,

@@ -50,7 +50,7 @@ def read_group(
     Raises:
         InvalidInputError: an option is unknown or has a wrong value, a column does not exist, or
             the session is one of Spark Connect.
-        SettingsError: the Python of the tasks is another one than this, without HQueue.
+        SettingsError: the tasks use a different Python, in which HQueue is not installed.
         GroupActiveError: the group has consumers of the queue.
         CommitFailedError: a consumer or another program took the group's offsets over meanwhile.
         StoreUnavailableError: HBase or ZooKeeper was unavailable.

@@ -58,7 +58,7 @@ def read(
 
     Raises:
         InvalidInputError: an option is unknown or has a wrong value, or a column does not exist.
-        SettingsError: the Python of the tasks is another one than this, without HQueue.
+        SettingsError: the tasks use a different Python, in which HQueue is not installed.
     """
     given = {**texts_of(options), "queue": queue}
     if not has_jvm(spark):
@@ -96,7 +96,7 @@ def foreach_batch(
 
     Raises:
         InvalidInputError: an option is unknown or has a wrong value, or a column does not exist.
-        SettingsError: the Python of the tasks is another one than this, without HQueue.
+        SettingsError: the tasks use a different Python, in which HQueue is not installed.
     """
     given = {**texts_of(options), "queue": queue}
     if not has_jvm(spark):

@@ -112,7 +112,7 @@ SENSELESS: dict[str, tuple[str, list[tuple[Any, bytes]]]] = {
         [result([(b"01", False)], more_results=False, more_results_in_region=True)],
     ),
     "more flags than rows": (
-        "other rows",
+        "not those of the request",
         [(pb.ScanResponse(scanner_id=1, partial_flag_per_result=[True], **MORE), b"")],
     ),
     "a row without an end": ("does not end", [result([(b"01", True)], **MORE)] * 100),

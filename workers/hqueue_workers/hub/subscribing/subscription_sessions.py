@@ -391,7 +391,9 @@ class SubscriptionSessions:
             except NoSubscriptionStateError:
                 self._cut_off(subscription, SessionEndReason.UNSUBSCRIBED)
             except BadVersionError:
-                logger.info("another program changed a subscription to %r", subscription.key[0])
+                logger.info(
+                    "another program changed a subscription of topic %r", subscription.key[0]
+                )
                 self._cut_off(subscription, SessionEndReason.TOPIC_LEFT)
             except HQueueError as exc:
                 text = (
