@@ -36,6 +36,8 @@ class Rejection(NamedTuple):
     reason: str
     deliveries: int
     """How often the message was delivered; 1 if deliveries were not counted."""
+    exhausted: bool = False
+    """Whether the message was delivered too often. If not, the program rejected it."""
 
 
 class GroupDeadLetters(Stepwise):
@@ -67,7 +69,7 @@ class GroupDeadLetters(Stepwise):
         """
         letters = [
             DeadLetter(message, None, check_reason(reason), deliveries, group=self._group)
-            for message, reason, deliveries in rejections
+            for message, reason, deliveries, _ in rejections
         ]
         wrapped = [(letter, wrapped_dead_letter(letter)) for letter in letters]
         yield from put_each(partial(put_in, self._log), wrapped)

@@ -48,6 +48,11 @@ class SharedMessages:
     """How many messages wait for their time, as far as consumers have read."""
     next_due_ms: int | None = None
     """When the first of them is due, in milliseconds since the epoch; None if none waits."""
+    rejected: int = 0
+    """How many messages became dead letters because programs rejected them, since the group began
+    with the partition or was reset."""
+    exhausted: int = 0
+    """How many messages became dead letters because they were delivered too often, since then."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
 from hqueue.metadata.delays import DELAYED_TOGETHER_MAX, Delayed
 from hqueue.settings.limits import SEQUENCE_BITS
-from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Span, Window, split
+from hqueue.sharing.held import Answer
+from hqueue.sharing.window import DONE, NO_KEY, Fate, LetterCounts, Mark, Span, Window, split
 from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX
 
 __all__ = ["Acquired", "Part", "Taken", "acquire", "answered", "near", "wanted"]
@@ -189,6 +191,8 @@ def answered(
     held: Sequence[int],
     marks: Mapping[int, Mark],
     slots: Mapping[int, int] | None = None,
+    *,
+    answers: Mapping[int, Answer] | None = None,
 ) -> Window:
     """The window after a consumer's answers.
 
@@ -201,7 +205,10 @@ def answered(
         held: the IDs of the messages that the consumer holds, in ascending order.
         marks: the new marks of the messages that change.
         slots: the slots of the messages' keys, where keys are kept in order.
+        answers: the answers that gave the messages their marks. Dead letters among them are
+            counted.
     """
+    counts: Counter[Answer | None] = Counter()
     changed: dict[Span, list[Span]] = {}
     for span in window.each:
         if span.mark.holder != holder:
@@ -213,7 +220,11 @@ def answered(
             keys = None if slots is None else [slots[each] for each in ids]
             become = [marks.get(each, span.mark) for each in ids]
             changed[span] = split(span, ids, become, keys, whole=True)
-    return window.changed(changed)
+            if answers is not None:
+                counts.update(map(answers.get, ids))
+    rejected, exhausted = window.dead_letters
+    letters = LetterCounts(rejected + counts[Answer.REJECTED], exhausted + counts[Answer.EXHAUSTED])
+    return window.changed(changed)._replace(dead_letters=letters)
 
 
 def near(spans: Sequence[Span]) -> list[tuple[int, int]]:

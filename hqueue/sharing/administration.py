@@ -193,6 +193,8 @@ def _described(
         holders=dict(sorted(holders.items())),
         delayed=sum(each.messages for each in read.delays),
         next_due_ms=min((each.due_ms for each in read.delays), default=None),
+        rejected=read.dead_letters.rejected,
+        exhausted=read.dead_letters.exhausted,
     )
     lag = None
     if look is not None:

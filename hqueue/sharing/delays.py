@@ -87,5 +87,5 @@ class WindowDelays(DelayRecords):
                 [*window.late, *late],
                 [d for d in window.delays if d != delay],
                 [*window.moves, move],
-            )
+            )._replace(dead_letters=window.dead_letters)
         return window

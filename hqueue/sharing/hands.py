@@ -82,7 +82,7 @@ class Hands:
         for message in messages:
             if deliveries_max is not None and message.deliveries > deliveries_max:
                 reason = f"delivered {deliveries_max} times, and never acknowledged"
-                self.rejections.append(Rejection(message, reason, deliveries_max))
+                self.rejections.append(Rejection(message, reason, deliveries_max, exhausted=True))
             else:
                 self._waiting.append(message)
 
@@ -173,7 +173,7 @@ class Hands:
             self.rejections.remove(each)
             held = self.partition.held.get(int(each.message.id))
             if held is not None:
-                held.answer = Answer.DONE
+                held.answer = Answer.EXHAUSTED if each.exhausted else Answer.REJECTED
 
     def answer_all(self, answer: Answer) -> None:
         """Note the same answer for all messages that the program has."""

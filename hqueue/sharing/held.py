@@ -14,13 +14,22 @@ class Answer(enum.Enum):
     """What a consumer answers for a message that it holds."""
 
     DONE = "done"
-    """The message was processed, or is a dead letter."""
+    """The message was processed, or has expired."""
+    REJECTED = "rejected"
+    """The program rejected the message, which is a dead letter now."""
+    EXHAUSTED = "exhausted"
+    """The message was delivered too often, and is a dead letter now."""
     RELEASE = "release"
     """The program got the message, and any consumer may get it again."""
     RETURN = "return"
     """The program never got the message, and any consumer may get it."""
     RENEW = "renew"
     """The program needs more time for the message."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the group is done with the message."""
+        return self in (Answer.DONE, Answer.REJECTED, Answer.EXHAUSTED)
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,7 +55,7 @@ class Held:
             answer: the answer.
             own: the mark of a message that is acquired now, without its deliveries.
         """
-        if answer is Answer.DONE:
+        if answer.is_done:
             return DONE
         held = own._replace(deliveries=self.deliveries)
         if answer is Answer.RENEW:

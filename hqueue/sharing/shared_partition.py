@@ -162,7 +162,8 @@ class SharedPartition(OnStore):
     def begin_again(self) -> Work[bool]:
         """Start over with the first message of the log, if the log `is_short` for as long as an
         operation may take: it is another log, since the queue was truncated, or was deleted and
-        created again. Returns whether that was so.
+        created again. Its dead letters are counted with the earlier ones. Returns whether that
+        was so.
         """
         known = self._known
         self._short_until = self._short_until or self._deadline()
@@ -170,7 +171,8 @@ class SharedPartition(OnStore):
             return False
         self._known = self._short_until = None
         self._stamp += 1
-        value = encode_window(Window(int(BEGINNING.next)), f"{self._holder}/{self._stamp}")
+        window = Window(int(BEGINNING.next), dead_letters=known.window.dead_letters)
+        value = encode_window(window, f"{self._holder}/{self._stamp}")
         written = yield Write({self.path: Change(value, known.version)})
         yield from self.reading.release()
         if written[self.path] is not None:
@@ -202,7 +204,7 @@ class SharedPartition(OnStore):
             answers = self._answers(renewed)
             # A write that renews or gives back acquires nothing: if its answer got lost, the
             # messages that it acquired would look like those that it renewed.
-            only_done = all(each is Answer.DONE for each in answers.values())
+            only_done = all(each.is_done for each in answers.values())
             taken = yield from self._try(known, answers, messages_max if only_done else 0)
             if taken is not None and (only_done or not messages_max or deadline.expired):
                 return taken
@@ -242,7 +244,7 @@ class SharedPartition(OnStore):
         if settled is None:
             self._known = None
             return None
-        window = answered(settled, self._holder, ids, marks, slots)
+        window = answered(settled, self._holder, ids, marks, slots, answers=answers)
         acquired = Acquired(window, [], [])
         parts: list[Part] = []
         if messages_max > 0:

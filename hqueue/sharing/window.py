@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hqueue.metadata.delays import Delay
 
-__all__ = ["DONE", "NO_KEY", "Fate", "Mark", "Move", "Span", "Window", "split"]
+__all__ = ["DONE", "NO_KEY", "Fate", "LetterCounts", "Mark", "Move", "Span", "Window", "split"]
 
 
 NO_KEY = -1
@@ -82,6 +82,17 @@ class Move(NamedTuple):
     """The ID of the last one that was moved, in the order of times and then of IDs."""
 
 
+class LetterCounts(NamedTuple):
+    """How many messages became dead letters since the record began. The write that makes a message
+    done also counts it, so each counts once.
+    """
+
+    rejected: int = 0
+    """Messages that programs rejected."""
+    exhausted: int = 0
+    """Messages that were delivered too often."""
+
+
 class Window(NamedTuple):
     """The fates of a partition's messages. All messages before `begin` are done, no consumer has
     had any from `end` on, and each ID in between lies in one span. In the spans a delayed message
@@ -95,6 +106,7 @@ class Window(NamedTuple):
     delays: tuple[Delay, ...] = ()
     """The records of delays."""
     moves: tuple[Move, ...] = ()
+    dead_letters: LetterCounts = LetterCounts()
 
     @classmethod
     def of(
@@ -147,7 +159,8 @@ class Window(NamedTuple):
         if parts:  # Looking spans up takes long where there are thousands.
             kept = itertools.chain.from_iterable(parts.get(span, (span,)) for span in kept)
             late = itertools.chain.from_iterable(parts.get(span, (span,)) for span in late)
-        return Window.of(self.begin, [*kept, *more], late, self.delays, self.moves)
+        changed = Window.of(self.begin, [*kept, *more], late, self.delays, self.moves)
+        return changed._replace(dead_letters=self.dead_letters)
 
 
 def split(

@@ -12,7 +12,7 @@ from hqueue.metadata.delays import delays_of, name_of
 from hqueue.metadata.encoding import decode_fields, encode_fields, list_of, text_of
 from hqueue.settings.limits import MESSAGE_ID_MAX, NAME_LENGTH_MAX, TIMESTAMP_MS_MAX
 from hqueue.settings.numbers import check_whole
-from hqueue.sharing.window import Fate, Mark, Move, Span, Window
+from hqueue.sharing.window import Fate, LetterCounts, Mark, Move, Span, Window
 
 __all__ = ["WINDOW_MESSAGES_MAX", "decode_window", "encode_window"]
 
@@ -28,6 +28,7 @@ PACKED_FROM = 8 * 1024
 UNPACKED_BYTES_MAX = 16 * 1024 * 1024
 COUNT_MAX = 2**31
 STAMP_MAX = 2**53
+LETTERS_MAX = 2**53
 LOCK_MS_MAX = 86_400_000
 
 
@@ -48,6 +49,8 @@ def encode_window(window: Window, writer: str) -> bytes:
         text += f',"delays":{_json(window.delays)}'
     if window.moves:
         text += f',"moves":{_json(window.moves)}'
+    if any(window.dead_letters):
+        text += f',"dead_letters":{_json(window.dead_letters)}'
     text += f',"holders":{_json(list(holders))}}}'
     begin = str(MessageID.from_int(window.begin))
     if len(text) < PACKED_FROM:
@@ -102,7 +105,13 @@ def _window(fields: dict[str, Any]) -> Window:
         late.append(_span(place, place + 1, rest, holders))
     delays = delays_of(list_of(content.get("delays", [])))
     moves = [_move(*list_of(each)) for each in list_of(content.get("moves", []))]
-    return Window.of(begin, spans, late, delays, moves)
+    counts = _letter_counts(*list_of(content.get("dead_letters", [0, 0])))
+    return Window.of(begin, spans, late, delays, moves)._replace(dead_letters=counts)
+
+
+def _letter_counts(rejected: object, exhausted: object) -> LetterCounts:
+    rejected = check_whole(rejected, 0, LETTERS_MAX)
+    return LetterCounts(rejected, check_whole(exhausted, 0, LETTERS_MAX))
 
 
 def _move(name: object, due_ms: object, message_id: object) -> Move:

@@ -213,7 +213,8 @@ def test_a_share_group_is_described_with_the_messages_that_its_consumers_have(
     run: Run, client: hqueue.Client, queue: hqueue.Queue, group: str
 ) -> None:
     with ShareConsumer(queue.name, group=group, client=client, auto_acknowledge=False) as consumer:
-        assert [m.value for m in consumer.poll(20_000)] == [b"1", b"2\n", b"3"]
+        messages = consumer.poll(20_000)
+        assert [m.value for m in messages] == [b"1", b"2\n", b"3"]
         assert consumer.poll(0) == []
         first, second = described(run, group)
         assert first.pop("age_ms") is not None
@@ -231,13 +232,15 @@ def test_a_share_group_is_described_with_the_messages_that_its_consumers_have(
             "holders": {consumer.consumer_id: 3},
             "delayed": 0,
             "next_due_ms": None,
+            "rejected": 0,
+            "exhausted": 0,
         }
         assert (second["lag"], second["acquired"]) == (0, 0)
         rows = [line.split("\t") for line in run("groups", "describe", group).lines]
         assert [row[2] for row in rows] == ["1", "0"]
         assert [[*row[4:5], *row[6:]] for row in rows] == [
-            ["3", "3", "0", "0", "0", "-"],
-            [*["0"] * 5, "-"],
+            ["3", "3", "0", "0", "0", "-", "0", "0"],
+            [*["0"] * 5, "-", "0", "0"],
         ]
         later = [Message("t", b"later").delayed(2_000_000_000_000 + n) for n in range(2)]
         queue.put(later, partition=1)
@@ -250,10 +253,16 @@ def test_a_share_group_is_described_with_the_messages_that_its_consumers_have(
         ]
         rows = [line.split("\t")[2:7] for line in run("lag", queue.name).lines]
         assert rows == [[group, "0", "-", "yes", "3"], [group, "1", "-", "yes", "0"]]
+        consumer.reject(messages[0], reason="not a number")
+        consumer.commit()
+        counted = described(run, group)[0]
+        assert (counted["acquired"], counted["rejected"], counted["exhausted"]) == (2, 1, 0)
+        rows = [line.split("\t") for line in run("groups", "describe", group).lines]
+        assert [row[-2:] for row in rows] == [["1", "0"], ["0", "0"]]
         assert run("groups", "reset", group, queue.name, "--to", "latest", "-y").code == 1
     assert run("consume", queue.name, "-g", group).code == 1, "no share group"
     assert run("groups", "reset", group, queue.name, "--to", "latest", "-y").code == 0
-    assert [each["lag"] for each in described(run, group)] == [0, 0]
+    assert [(each["lag"], each["rejected"]) for each in described(run, group)] == [(0, 0)] * 2
     assert run("groups", "delete", group, "-y").code == 0
     assert run("groups", "describe", group).code == 1
 

@@ -26,6 +26,7 @@ __all__ = ["PANEL", "register"]
 
 PANEL = "Consumer groups"
 UNREADABLE = "unreadable"
+LETTERS = ("rejected", "exhausted")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
@@ -81,9 +82,10 @@ def describe(
     For a share group, "lag" counts the unfinished messages, and "age" is the age of the oldest one
     in milliseconds; "acquired" counts the messages that consumers have, "again" those of them that
     were delivered before, and "released" those that were given back and wait; "delayed" counts the
-    messages that wait for their time, and "due" is the time of the first. Without a terminal:
-    queue, partition, how many consumers have messages, offset, lag, age, acquired, again, released,
-    delayed, due.
+    messages that wait for their time, and "due" is the time of the first; "rejected" and
+    "exhausted" count the messages that became dead letters, because a program rejected them or
+    because they were delivered too often. Without a terminal: queue, partition, how many consumers
+    have messages, offset, lag, age, acquired, again, released, delayed, due, rejected, exhausted.
     """
     described = session_of(context).client.describe_group(group, queue=queue)
     if json:
@@ -147,7 +149,7 @@ def delete(
 
 def _show_partitions(described: GroupDescription) -> None:
     if described.kind == SHARE:
-        counts = ("lag", "age", "acquired", "again", "released", "delayed", "due")
+        counts = ("lag", "age", "acquired", "again", "released", "delayed", "due", *LETTERS)
         columns, numbers = ("holders", "offset", *counts), ("partition", "holders", *counts)
         rows = [(*_place(each), *_shared(each)) for each in described.partitions]
         show_table(("queue", "partition", *columns), rows, numbers=numbers)
@@ -174,10 +176,11 @@ def _shared(each: GroupPartition) -> tuple[object, ...]:
     lag = (None, None) if each.lag is None else (each.lag.messages, each.lag.age_ms)
     shared = each.shared
     if shared is None:
-        return (None, _offset(each), *lag, *[None] * 5)
+        return (None, _offset(each), *lag, *[None] * 7)
     counts = (shared.acquired, shared.redelivered, shared.released)
+    letters = (shared.rejected, shared.exhausted)
     due = None if shared.next_due_ms is None else iso_timestamp(shared.next_due_ms)
-    return (len(shared.holders), _offset(each), *lag, *counts, shared.delayed, due)
+    return (len(shared.holders), _offset(each), *lag, *counts, shared.delayed, due, *letters)
 
 
 def _members(described: GroupDescription) -> list[dict[str, Any]]:

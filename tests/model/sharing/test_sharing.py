@@ -159,6 +159,14 @@ MUTANTS = {
         ),
         shared_consumption,
     ),
+    "a dead letter is counted": Mutant(
+        "a message is rejected by one that crashes",
+        (("Answer.EXHAUSTED if each.exhausted else Answer.REJECTED", "Answer.DONE"),),
+        hands,
+    ),
+    "only a dead letter is counted": Mutant(
+        "two part a message", (("counts[Answer.REJECTED]", "counts[Answer.DONE]"),), acquisition
+    ),
 }
 """Where each rule is seen to be needed."""
 

@@ -194,7 +194,7 @@ class World:
                 yield "say", name, (message_id, Answer.DONE)
                 return
             idle += [("call", name, "poll"), ("call", name, "look")]
-        if _window(self._record.value) != Window(self._ids.stop):
+        if _window(self._record.value).begin < self._ids.stop:
             turns: list[Action] = [*idle, ("tick", "", None)]
             yield turns[self._turns % len(turns)]
 
@@ -318,6 +318,10 @@ class World:
         before, after = _window(self._record.value), _window(change.value)
         for each in self._ids:
             self._check_change(each, _mark(before, each), _mark(after, each))
+        done = _done(after, self._ids) - _done(before, self._ids)
+        counted = sum(after.dead_letters) - sum(before.dead_letters)
+        if not len(done - self._acknowledged) <= counted <= len(done & self._letters):
+            raise ViolationError(f"{counted} of {done} count as dead letters")
         version = Version(self._record.version + 1)
         self._record = Record(change.value, version, 0)
         return version
@@ -390,6 +394,10 @@ class World:
 @functools.lru_cache(maxsize=4_096)
 def _window(value: bytes) -> Window:
     return decode_window(value, PATH)
+
+
+def _done(window: Window, ids: range) -> set[int]:
+    return {each for each in ids if _mark(window, each).fate is Fate.DONE}
 
 
 def _mark(window: Window, message_id: int) -> Mark:

@@ -12,7 +12,18 @@ from hqueue.metadata.delays import DELAYS_MAX, Delay, Delayed
 from hqueue.metadata.ports import VALUE_BYTES_MAX
 from hqueue.sharing.acquisition import Part, Taken, acquire, answered, wanted
 from hqueue.sharing.delays import MOVES_MAX, takes_delays
-from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Move, Span, Window, split
+from hqueue.sharing.held import Answer
+from hqueue.sharing.window import (
+    DONE,
+    NO_KEY,
+    Fate,
+    LetterCounts,
+    Mark,
+    Move,
+    Span,
+    Window,
+    split,
+)
 from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX, decode_window, encode_window
 
 OWN = Mark(Fate.ACQUIRED, 0, "me", 1, 1_000)
@@ -103,6 +114,27 @@ def test_what_others_have_since_takes_no_answer() -> None:
     assert answered(before, "me", [1, 2], {1: DONE, 2: DONE}) == before
 
 
+def test_a_dead_letter_is_counted_by_the_answer_that_ends_its_message() -> None:
+    late = Span(0, 1, 1, held(3))
+    window = Window.of(1, [Span(1, 10, 4, held()), Span(10, 20, 1, OTHER)], [late])
+    window = window._replace(dead_letters=LetterCounts(5, 7))
+    marks = {0: DONE, 1: DONE, 2: DONE, 3: available(1), 11: DONE}
+    answers = {
+        0: Answer.EXHAUSTED,
+        1: Answer.REJECTED,
+        2: Answer.DONE,
+        3: Answer.RELEASE,
+        11: Answer.REJECTED,
+    }
+    ids = [0, 1, 2, 3, 4, 11]
+    after = answered(window, "me", ids, marks, answers=answers)
+    assert after.dead_letters == LetterCounts(6, 8)
+    assert answered(after, "me", ids, marks, answers=answers).dead_letters == LetterCounts(6, 8)
+    more = acquire(after, [Part(20, 30, [21])], OWN, is_available, messages_max=9).window
+    assert more.end == 30
+    assert more.dead_letters == LetterCounts(6, 8)
+
+
 def test_what_was_acquired_without_an_answer_is_given_back() -> None:
     before = Window.of(0, [Span(0, 10, 2, held(3)), Span(10, 20, 1, held(1))])
     after = answered(before, "me", [11], {})
@@ -153,6 +185,7 @@ def test_the_largest_record_fits_into_every_store(by_key: bool) -> None:
     delays = [Delay(each, chance.randrange(1 << 41), chance.randrange(1, 10_000)) for each in names]
     moves = [Move(each, 1 << 41, at + number) for number, each in enumerate(names[:MOVES_MAX])]
     window = Window.of(1 << 62, spans, (), delays, moves)
+    window = window._replace(dead_letters=LetterCounts(2**53, 2**53))
     assert len(window.spans) == 2 * WINDOW_MESSAGES_MAX
     record = encode_window(window, "w")
     assert len(record) < VALUE_BYTES_MAX
@@ -229,6 +262,21 @@ def test_a_record_with_delays_is_read_as_it_was_written() -> None:
     for wrong in ((b", 16]", b", 0]"), (b", 5]", b", -1]"), (b'"001', b'"0/1')):
         with pytest.raises(UnsupportedFormatError):
             decode_window(GOLDEN_DELAYS.replace(*wrong), "p")
+
+
+GOLDEN_LETTERS = (
+    b'{"version": 1, "begin": "0-7", "writer": "w", "spans": [], "dead_letters": [3, 1], '
+    b'"holders": []}'
+)
+
+
+def test_a_record_with_dead_letters_is_read_as_it_was_written() -> None:
+    window = Window(7, dead_letters=LetterCounts(rejected=3, exhausted=1))
+    assert encode_window(window, "w") == GOLDEN_LETTERS
+    assert decode_window(GOLDEN_LETTERS, "p") == window
+    for wrong in (b"[3, -1]", b"[3]", b"[3, 1, 1]", b"[3, true]", b"[1e99, 1]", b"7"):
+        with pytest.raises(UnsupportedFormatError):
+            decode_window(GOLDEN_LETTERS.replace(b"[3, 1]", wrong), "p")
 
 
 def test_a_record_is_read_as_it_was_written() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from hqueue import GroupDescription
@@ -150,7 +150,7 @@ class _Gauges(Collector):
         self.claimed = 0
         self.groups: Sequence[GroupDescription] = ()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         claimed = GaugeMetricFamily(
             "hqueue_partitions_claimed", "Partitions that this worker serves."
         )
@@ -170,7 +170,7 @@ class _Gauges(Collector):
         yield age
         yield from self._collect_groups()
 
-    def _collect_groups(self) -> Iterator[GaugeMetricFamily]:
+    def _collect_groups(self) -> Iterator[Metric]:
         members = GaugeMetricFamily(
             "hqueue_group_members", "Consumers in a group.", labels=["group"]
         )
@@ -196,7 +196,7 @@ class _Gauges(Collector):
         yield age
         yield from self._collect_shared()
 
-    def _collect_shared(self) -> Iterator[GaugeMetricFamily]:
+    def _collect_shared(self) -> Iterator[Metric]:
         families = [
             GaugeMetricFamily(f"hqueue_share_group_{name}", text, labels=GROUP_LABELS)
             for name, text in (
@@ -207,6 +207,11 @@ class _Gauges(Collector):
                 ("acquired_seconds", "Age of the oldest message that a consumer holds."),
             )
         ]
+        letters = CounterMetricFamily(
+            "hqueue_share_group_rejected_messages",
+            "Messages of a share group that became dead letters.",
+            labels=(*GROUP_LABELS, "reason"),
+        )
         for group in self.groups:
             for each in group.partitions:
                 if each.shared is not None:
@@ -218,6 +223,10 @@ class _Gauges(Collector):
                         now.delayed,
                         now.acquired_age_ms / 1e3,
                     )
+                    labels = [each.queue, str(each.partition), group.group]
                     for family, value in zip(families, values, strict=True):
-                        family.add_metric([each.queue, str(each.partition), group.group], value)
+                        family.add_metric(labels, value)
+                    letters.add_metric([*labels, "rejected"], now.rejected)
+                    letters.add_metric([*labels, "exhausted"], now.exhausted)
         yield from families
+        yield letters

@@ -126,14 +126,21 @@ def test_a_share_group_shows_what_its_consumers_have(cluster: Cluster) -> None:
         consumer.release(messages[1], messages[2])
         consumer.release(*consumer.poll(20_000, 1))
         again = consumer.poll(20_000, 1)
+        consumer.reject(messages[0])
+        consumer.commit()
         shown = page(cluster.measure("w")[0])
         assert (len(messages), again[0].deliveries) == (5, 3)
     labels = '{group="g",partition="0",queue="q"} '
+    by_reason = [line.split(labels[1:-2]) for line in shown if "rejected_messages" in line]
+    assert [rest for name, *found in by_reason for rest in found] == [
+        ',reason="rejected"} 1.0',
+        ',reason="exhausted"} 0.0',
+    ]
     lines = [line.partition(labels) for line in shown if line.startswith("hqueue_share_group_")]
     found = {name: float(value) for name, here, value in lines if here}
     assert found.pop("hqueue_share_group_acquired_seconds") > 0
     assert found == {
-        "hqueue_share_group_acquired_messages": 4,
+        "hqueue_share_group_acquired_messages": 3,
         "hqueue_share_group_redelivered_messages": 1,
         "hqueue_share_group_released_messages": 1,
         "hqueue_share_group_delayed_messages": 0,
