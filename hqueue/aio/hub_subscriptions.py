@@ -94,9 +94,9 @@ class LoopSubscriptions(Subscriptions):
         """Close all subscriptions, and end the work in the background. Callers that come meanwhile
         wait for the same.
         """
-        if self._closing is None or self._closing.done():
-            self._closing = self._tasks.begin(self.close.in_loop())
         closing = self._closing
+        if closing is None or (closing.done() and (self._all or _has_failed(closing))):
+            closing = self._closing = self._tasks.begin(self.close.in_loop())
         await asyncio.wait([closing])
         result_of(closing)
         self.hubs.close(None)
@@ -131,3 +131,7 @@ async def _wait(event: asyncio.Event, bound_s: float) -> bool:
     finally:
         waiting.cancel()
     return event.is_set()
+
+
+def _has_failed(closing: asyncio.Task[Any]) -> bool:
+    return closing.cancelled() or closing.exception() is not None

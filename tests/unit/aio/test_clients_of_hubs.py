@@ -838,7 +838,7 @@ def test_the_name_of_a_host_is_looked_up_beside_the_loop(
     assert all(looked_up)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 3, 6])
+@pytest.mark.parametrize("turns", [0, 1, 3, 6, 12, 25])
 def test_two_may_close_a_client_at_the_same_time(connect: Connect, topic: str, turns: int) -> None:
     async def use() -> None:
         client = connect()
