@@ -395,7 +395,7 @@ class IdempotencyKeyReusedError(IdempotencyKeyError):
 
 
 class IdempotencyKeyTooOldError(IdempotencyKeyError):
-    """A part of the log that must be searched for the idempotency key was collected."""
+    """Some of the log's headers that must be searched for the idempotency key were deleted."""
 
 
 class FencedError(IdempotencyKeyError):

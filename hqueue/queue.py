@@ -440,10 +440,10 @@ class Queue:
         """An ID before which a partition ever had `ordinal` messages: the inverse of
         `count_before`.
 
-        Use it to cut a part of the log into pieces with equal numbers of messages. If that part of
-        the log was collected, the result is the ID of the oldest message that is known; if the
-        partition never had this many messages, the end of the log. Sends some tens of small
-        requests at most.
+        Use it to cut a part of the log into pieces with equal numbers of messages. If the
+        headers of that part were deleted, the result is the ID of the oldest message that is
+        known; if the partition never had this many messages, the end of the log. Sends some tens
+        of small requests at most.
         """
         return self._log.reader.id_at(partition, ordinal)
 

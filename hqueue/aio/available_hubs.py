@@ -20,7 +20,7 @@ class HubRegistration:
     `hqueue.metadata.managers.HubRegistration`. Made by `Hubs.register`.
 
     Args:
-        registration: the registration below.
+        registration: the underlying registration.
         tasks: returns the loop's tasks, which run to their end even if a caller is cancelled.
     """
 
@@ -44,8 +44,8 @@ class HubRegistration:
         await self._tasks().run(self._registration.update.in_loop(load))
 
     async def close(self) -> None:
-        """Unregister the hub. Raises nothing of its own. If the caller is cancelled, the hub is
-        unregistered in the background.
+        """Unregister the hub. Raises only `asyncio.CancelledError`: if the caller is cancelled, the
+        hub is unregistered in the background.
         """
         await self._tasks().run(self._registration.close.in_loop())
 
@@ -70,9 +70,9 @@ class Hubs:
         self, hub: HubInfo, load: int = 0, on_failure: OnFailure = ignore_failure
     ) -> HubRegistration:
         """Register a hub as available, and again after each loss of the session, until the
-        registration is closed. Like `Hubs.register` of `hqueue.metadata.managers`. The end of the
-        event loop does not end it, but nobody makes it again then. If the caller is cancelled, the
-        registration is closed in the background.
+        registration is closed. Like `Hubs.register` of `hqueue.metadata.managers`. The
+        registration outlives the event loop, but after the loop's end it is not restored when the
+        session is lost. If the caller is cancelled, the registration is closed in the background.
         """
         hubs = self._here()
         made = await self._tasks().made(

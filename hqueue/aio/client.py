@@ -37,7 +37,7 @@ def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -
 
 
 def blocking_client(client: Client) -> BlockingClient:
-    """The connection below a client, whose calls block."""
+    """The connection that a client uses, whose calls block."""
     return client._client
 
 
@@ -48,7 +48,7 @@ class Client:
     manager, or `close` it.
 
     Args:
-        client: the connection below, which is closed with this client.
+        client: the underlying connection, which is closed with this client.
     """
 
     def __init__(self, client: BlockingClient) -> None:

@@ -60,7 +60,7 @@ BUFFER_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Queue:
-    """An open queue, for one event loop. Like `hqueue.Queue`, with the same guarantees.
+    """An open queue, for event loops. Like `hqueue.Queue`, with the same guarantees.
     Made by `Client.queue` and `Client.create_queue`.
 
     Args:
@@ -102,8 +102,8 @@ class Queue:
         return self._log.partitions
 
     async def close(self) -> None:
-        """Refuse further puts and scans through this object. Like `hqueue.Queue.close`. Puts that
-        are under way end as they would have ended.
+        """Refuse further puts and scans through this object. Like `hqueue.Queue.close`. Puts
+        that are under way are not affected.
         """
         self._log.close()
 

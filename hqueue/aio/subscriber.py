@@ -121,7 +121,7 @@ class Subscriber:
 
     async def run(self) -> None:
         """Start, receive until SIGTERM or `request_stop`, or until the caller is cancelled, and
-        stop cleanly. In the main thread it takes the loop's handler of SIGTERM for that time.
+        stop cleanly. In the main thread it replaces the loop's SIGTERM handler for that time.
 
         Raises:
             HQueueError: as `start` and `wait`. The subscriber has stopped.
@@ -145,7 +145,7 @@ class Subscriber:
         self._subscriber.request_stop()
 
     async def wait(self) -> None:
-        """Wait until the subscriber was stopped, or `request_stop` was called.
+        """Wait until the subscriber is stopped, or `request_stop` is called.
 
         Raises:
             As `hqueue.Subscriber.wait`.

@@ -28,8 +28,9 @@ __all__ = [
 
 class TopicOwnershipManager:
     """The owners of a queue's topics, for event loops. Like
-    `hqueue.metadata.managers.TopicOwnershipManager`: each method is awaited for what that one's
-    future gives, and raises all errors when it is awaited. Made by `Client.topic_metadata`.
+    `hqueue.metadata.managers.TopicOwnershipManager`, but each method is awaited for its result,
+    instead of returning a future, and raises all errors when it is awaited. Made by
+    `Client.topic_metadata`.
 
     If the caller of a change is cancelled, the outcome is unknown: the change may be made, now or
     in a moment. Of changes of one record that are under way at the same time, any may be the first.
@@ -58,7 +59,8 @@ class TopicOwnershipManager:
 
 class TopicPersistenceManager:
     """The ranges and the ACL of each topic of a queue, for event loops. Like
-    `hqueue.metadata.managers.TopicPersistenceManager`, with what `TopicOwnershipManager` says.
+    `hqueue.metadata.managers.TopicPersistenceManager`, with the differences that
+    `TopicOwnershipManager` describes.
 
     Args:
         here: returns the running loop's manager.
@@ -92,7 +94,8 @@ class TopicPersistenceManager:
 
 class SubscriptionDataManager:
     """The subscriptions to each topic of a queue, for event loops. Like
-    `hqueue.metadata.managers.SubscriptionDataManager`, with what `TopicOwnershipManager` says.
+    `hqueue.metadata.managers.SubscriptionDataManager`, with the differences that
+    `TopicOwnershipManager` describes.
 
     Args:
         here: returns the running loop's manager.
@@ -146,8 +149,8 @@ class SubscriptionDataManager:
 
 class OwnerElection:
     """Elects the owners of a queue's topics, for event loops. Like
-    `hqueue.metadata.managers.OwnerElection`; its methods are awaited, and raise what that one's
-    futures raise. Made by `Client.topic_metadata`.
+    `hqueue.metadata.managers.OwnerElection`, but its methods are awaited for their results and
+    errors, instead of returning futures. Made by `Client.topic_metadata`.
 
     Args:
         here: returns the running loop's election.
@@ -164,8 +167,9 @@ class OwnerElection:
         return await self._here().acquire.in_loop(topic, hub, instead_of)
 
     async def release(self, topic: str, owned: Verdict) -> bool:
-        """Remove a topic's owner, if it is still that of this verdict. Returns whether it was. If
-        the caller is cancelled, the owner may have been removed: the call can be repeated.
+        """Remove a topic's owner, if it is still the one in this election's result. Returns whether
+        it was. If the caller is cancelled, the owner may have been removed: the call can be
+        repeated.
         """
         return await self._here().release.in_loop(topic, owned)
 

@@ -30,7 +30,7 @@ class _InLoop:
     """What one event loop has of a queue's metadata: as hubs see it, a writer of its own.
 
     Args:
-        metadata: the metadata below.
+        metadata: the underlying metadata.
     """
 
     def __init__(self, metadata: BlockingMetadata) -> None:
@@ -57,7 +57,7 @@ class TopicMetadata:
     closed.
 
     Args:
-        metadata: the metadata below.
+        metadata: the underlying metadata.
     """
 
     def __init__(self, metadata: BlockingMetadata) -> None:
@@ -103,8 +103,9 @@ class TopicMetadata:
         return self._here.metadata.entries.in_loop(kinds)
 
     async def close(self) -> None:
-        """Refuse further requests, and finish those that were made. Raises nothing of its own. If
-        the caller is cancelled, it is closed in the background.
+        """Refuse further requests, and finish those that were made. Raises only
+        `asyncio.CancelledError`: if the caller is cancelled, this object is closed in the
+        background.
         """
         here = self._loops.here()
         self._is_closed = True
@@ -131,7 +132,7 @@ class MetadataMigration:
     what it raises.
 
     Args:
-        migration: the migration below.
+        migration: the underlying migration.
     """
 
     def __init__(self, migration: BlockingMigration) -> None:
@@ -152,7 +153,7 @@ class MetadataMigration:
         already. Like `MetadataMigration.move` of `hqueue.metadata.managers`.
 
         If the caller is cancelled, the move is abandoned before `asyncio.CancelledError` is raised,
-        unless it is done. `state` says which, and the move can be repeated. That is so also if the
+        unless it is done. `state` says which, and the move can be repeated. The same holds if the
         caller is cancelled again, or its loop ends, as at the end of `asyncio.run`.
         """
         return await self._migration.move.in_loop(to, drain_ms=drain_ms, on_progress=on_progress)

@@ -380,7 +380,7 @@ class LoopReader:
         moved: Callable[[str], Work[bool]] = unmoved,
     ) -> AsyncIterator[PartitionVerification]:
         """Like `Queue.verify`; `moved` says whether a topic lies elsewhere by now, and `now_ms`
-        tells the time by the store's clock.
+        gives the time by the store's clock.
         """
         return self._each(self._reading.verify(partitions, now_ms, ranges, moved))
 

@@ -46,8 +46,8 @@ class DeadLetter:
         attempts: how often the message was delivered; 1 if deliveries were not counted.
         id: the ID of the dead letter itself, in the same partition; its time is that of the
             rejection. None if the dead letter was not put yet.
-        expired: whether the value, key and headers are lost, since they were left in the log and
-            have expired.
+        expired: whether the value, key and headers are lost: this dead letter only refers to the
+            original in the log, which has expired.
         group: the group's name; None if this is a subscriber's dead letter.
     """
 

@@ -1,7 +1,7 @@
 """The cells of a batch's bodies, one a topic, as they are before they are compressed.
 
 a cell of bodies, by its layout; int32 and uint32 are little-endian. In format 2 the columns of
-keys and of headers, as `hqueue.format.columns` draws them, come before that.
+keys and of headers, as `hqueue.format.columns` shows them, come before that.
  raw        the body of the topic's only message, as it is
  packed     int32 offsets [0, e1, …, en], then the bytes: Arrow's binary layout.
             The messages have the positions first, first + 1, …
@@ -171,7 +171,7 @@ class Column(NamedTuple):
     size: int
     """How many bytes these are."""
     keys: bytes = b""
-    """The column of their keys, as `hqueue.format.columns` draws it; empty if none has one."""
+    """The column of their keys, as `hqueue.format.columns` shows it; empty if none has one."""
     headers: bytes = b""
     """The column of their headers, likewise."""
 

@@ -16,7 +16,7 @@
      40      8     published_ms       the writer's clock
      48      4     control bytes      length of the payload for control, 0 where there is none
      52      …     directory          one entry a topic, ascending by the topic's bytes
-             …     control            what hubs say, as `hqueue.format.control` draws it: a control
+             …     control            what hubs say, as `hqueue.format.control` shows it: a control
                                       record's payload, or by which owners the messages are
      -4      4     checksum           CRC-32 of the row key and of everything before
 

@@ -24,12 +24,12 @@ class StandaloneOffsets(Stepwise):
     Thread-safe. Made by `hqueue.engine.Engine.standalone_offsets`.
 
     **Fencing**: as in Kafka, nobody changes the offsets of a group that has consumers of the queue.
-    After `begin` the commits count until another takes the offsets over: a consumer that joins the
-    group, another program that begins, or an operator who resets the group. From then on this
-    object commits nothing in those partitions any more.
+    After `begin` this object's commits count until the offsets are taken over, by a consumer that
+    joins the group, another program that begins, or an operator who resets the group. From then on
+    this object commits nothing in those partitions any more.
 
     Args:
-        offsets: the group's.
+        offsets: the group's offsets.
         check_inactive: raises an error if the group has consumers of the queue.
         queue: the queue.
         writer: the name that the commits carry, which no other process has.

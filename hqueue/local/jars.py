@@ -42,7 +42,7 @@ class JarSet:
     Args:
         name: what the server is called.
         pom: the bytes of the pom.xml that names the jars; the cache is keyed by their digest.
-        keys: how the names of jars begin without which the set is not whole.
+        keys: prefixes of jars' names: the set is complete only with each of these.
         megabytes: what is downloaded, about.
     """
 
@@ -101,7 +101,7 @@ def ensure_jars(
         progress: called with a line of text when a download begins.
 
     Raises:
-        LocalServerError: the jars could not be fetched, or what came is not whole.
+        LocalServerError: the jars could not be fetched, or are incomplete.
     """
     cache = cache_folder() if cache is None else cache
     digest = hashlib.sha256(wanted.pom).hexdigest()[:16]
@@ -156,13 +156,13 @@ def _checked_sizes(folder: Path, keys: Iterable[str]) -> dict[str, int]:
             whole = False
         if not whole:
             raise LocalServerError(
-                "a jar that was fetched is not whole; start again to fetch it", jar=jar.name
+                "a jar that was fetched is incomplete; start again to fetch it", jar=jar.name
             )
         sizes[jar.name] = jar.stat().st_size
     missing = [key for key in keys if not any(n.startswith(f"{key}-") for n in sizes)]
     if missing:
         raise LocalServerError(
-            "jars are missing from what was fetched; start again to fetch them",
+            "some jars were not fetched; start again to fetch them",
             missing=missing,
         )
     return sizes

@@ -89,7 +89,7 @@ def _version(executable: Path) -> int:
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if done.returncode != 0 or match is None:
         raise LocalServerError(
-            f"the version of this Java can't be found out; {_INSTALL}",
+            f"the version of this Java can't be determined; {_INSTALL}",
             java=str(executable),
             log=said[-2000:],
         )

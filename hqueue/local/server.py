@@ -177,7 +177,7 @@ class LocalServer:
         """
         process = self._signal(name, signal.SIGSTOP)
         if not wait_paused(process, PAUSE_WAIT_S):
-            raise LocalServerError("the process did not stop at once", process=name)
+            raise LocalServerError("the process was not paused in time", process=name)
 
     def resume(self, name: str) -> None:
         """Continue a paused process (SIGCONT).

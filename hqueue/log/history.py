@@ -70,7 +70,7 @@ class History:
             deadline: the bound. What was walked is remembered for the next time.
 
         Raises:
-            IdempotencyKeyTooOldError: headers after `since` were collected.
+            IdempotencyKeyTooOldError: headers after `since` were deleted.
             CorruptLogError: the chain is broken.
             StoreUnavailableError: the deadline passed.
         """
@@ -120,7 +120,7 @@ class History:
         oldest: list[Row] = yield Headers(self._partition, 0, 1)
         if oldest and oldest[0].slot and since is not None:
             raise IdempotencyKeyTooOldError(
-                "the log was collected past the start of the search for the idempotency key, so "
+                "the headers at the start of the search for the idempotency key were deleted, so "
                 "it is unknown whether the batch was put",
                 partition=self._partition,
                 since=since,

@@ -31,7 +31,7 @@ class PartitionLag:
 
 def lag_at(partition: int, message_id: int, clock: Clock, deadline: Deadline) -> Work[PartitionLag]:
     """How far behind a reader is that goes on from this ID. Two small requests, or three where
-    headers were collected.
+    headers were deleted.
     """
 
     def look() -> Work[tuple[Row | None, Header | None]]:

@@ -16,7 +16,7 @@ class PartitionReader:
     """Reads one partition, batch by batch. Not thread-safe. Made by `Queue.reader`.
 
     It returns every batch once and in order, and checks by slot and ordinal that each follows the
-    one before. `expired` counts the messages that expired or were collected before they could be
+    one before. `expired` counts the messages that expired or were deleted before they could be
     read. When a request fails, the reader keeps its position.
 
     Args:
@@ -28,7 +28,7 @@ class PartitionReader:
         clock: the source of time.
         bytes_max: about how many bytes of bodies one request fetches; at least one batch.
         ordinal: how many messages the partition had before the start, if known. `expired` then also
-            counts messages that were collected after the start.
+            counts messages that were deleted after the start.
         owner_epoch: read only messages that the owner of their topic with this epoch appended;
             those of any writer if None.
         decisions: the operator's decisions about batches that can't be read.
@@ -161,8 +161,8 @@ class PartitionReader:
     def check_tail(self, deadline: Deadline) -> None:
         """Check whether the log continues at another slot than `next_slot`.
 
-        A follower that only polls its slot would wait for ever after a truncation, or after its
-        part of the log was collected because it fell too far behind.
+        A follower that only polls its slot would wait for ever after a truncation, or after the
+        headers of its part of the log were deleted because it fell too far behind.
         """
         drive(self.steps.check_tail(deadline), self._port, deadline)
 

@@ -132,21 +132,23 @@ class Standing:
 
     @property
     def position(self) -> CursorPosition:
-        """Its position, for `return_to`."""
+        """The cursor's position, for `return_to`."""
         return self._slot, self._ordinal, self._floor, self.expired
 
     def return_to(self, position: CursorPosition) -> None:
-        """Go back to a position: nobody has got what it gave since then."""
+        """Return to an earlier position. The batches that were read since then must have reached no
+        caller.
+        """
         self._slot, self._ordinal, self._floor, self.expired = position
 
     def accept_at_once(self, row: Row, passed: Collection[str] = ()) -> Batch | None:
-        """Like `accept`, where nothing has to be asked for. Else, after a gap or where the row
-        can't be read, nothing is taken in: a `HeldUpError` of `hqueue.log.skipping` says that
-        `accept` has to be used.
+        """Like `accept`, but without a request to the store. If a request is needed, because the
+        row lies after a gap or can't be read, the row is not accepted, and a `HeldUpError` of
+        `hqueue.log.skipping` is raised: call `accept` then.
 
         Args:
             row: the row.
-            passed: topics whose messages in it are skipped.
+            passed: topics whose messages in the row are skipped.
 
         Raises:
             CorruptLogError: the log is broken here.
@@ -184,15 +186,16 @@ class Standing:
         return size
 
     def take(self, row: Row) -> list[Batch] | None:
-        """Take in a row that somebody else has, without asking the store; None if it isn't next.
+        """Accept a row that the caller has, without a request to the store; None if it isn't the
+        next one.
 
-        Only at the end of the log, where the next row's slot is known, and never for the first
-        slot: that is filled again after a truncation, and what the row was before that may come
-        late. What the row has is checked as if it were read, and gives one batch, or none if
-        nothing of it is wanted.
+        This works only at the end of the log, where the next row's slot is known, and never for
+        the first slot: after a truncation the first slot is filled again, and its earlier row may
+        arrive late. The row is checked as if it were read. It gives one batch, or none if it has
+        no messages to read.
 
         Raises:
-            CorruptLogError: it can't lie here. The reader stands where it stood.
+            CorruptLogError: the row can't lie here. The cursor keeps its position.
         """
         if not self.at_tail or row.slot != self._slot or row.slot == 0:
             return None

@@ -85,7 +85,7 @@ class PartitionWriter:
 
         Raises:
             IdempotencyKeyReusedError: the batch with this nonce has other messages.
-            IdempotencyKeyTooOldError: headers after `since` were collected: nothing can be said.
+            IdempotencyKeyTooOldError: headers after `since` were deleted: nothing can be said.
             and as `append`.
         """
         return self._append(bodies, deadline, nonce, is_searched=True, since=since)

@@ -70,7 +70,7 @@ class PortGuard:
             RefusedError: no rule makes a principal of its certificate, or it showed none now.
         """
         if shaken.session_reused:
-            raise RefusedError("the caller resumes an earlier session: it must prove itself again")
+            raise RefusedError("the caller resumes an earlier session: it must authenticate again")
         return self._rules.principal_of(shaken.getpeercert() or {})
 
     def right_missing(self, principal: str) -> NotAllowedError | None:

@@ -83,7 +83,7 @@ class Talk:
                 proves that this is its own.
         """
         if self._heard:
-            raise ConnectionError("the other side said something before its protection began")
+            raise ConnectionError("the other side sent data before its protection began")
         self.layer = layer if self.layer is None else Stacked(self.layer, layer)
 
     def say(self, data: bytes) -> None:

@@ -38,8 +38,9 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class DelegationToken:
-    """Proves a process without keys or tickets of Kerberos to HBase, in the name of the principal
-    that got the token. It is a secret until it expires, by HBase's default for seven days.
+    """Authenticates a process that has no Kerberos key or ticket to HBase, in the name of the
+    principal that got the token. It is a secret until it expires: by HBase's default, after seven
+    days.
 
     Its repr has no secret, and it can't be pickled: use `to_bytes` to hand it over.
 

@@ -278,8 +278,7 @@ class Gathering(Generic[Target, WriterT, DeliveryT]):
         """
         if self._ending and (self._writer.is_working() or carries_others()):
             raise ClosedError(
-                "the program is ending: a delivery callback, and a __del__ that any thread may "
-                "call, can't send any more"
+                "the program is ending: delivery callbacks and __del__ methods can't send any more"
             )
         if self._closed:
             raise ClosedError("the producer was closed, or belongs to the parent process")

@@ -154,7 +154,7 @@ class OwnedLog(_Owned):
       the topics over again.
 
     Messages are encoded and compressed, each call is bounded by ``operation_timeout_ms``, the clock
-    is checked, workers are notified, and old headers are collected. One thread uses it; `own` and
+    is checked, workers are notified, and old headers are deleted. One thread uses it; `own` and
     `disown` may be called by others meanwhile.
 
     Args:

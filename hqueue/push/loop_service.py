@@ -134,8 +134,8 @@ class LoopListeners:
         """What an async listener returns.
 
         Raises:
-            TimeoutError: it was not done in time, and is cancelled.
-            Exception: what it raises.
+            TimeoutError: the listener was not done in time, and is cancelled.
+            Exception: what the listener raises.
         """
         task = asyncio.ensure_future(awaitable)
         self._owner.own(task)
@@ -144,7 +144,7 @@ class LoopListeners:
         try:
             await asyncio.wait([task], timeout=self._timeout_s)
             if not task.done():
-                raise TimeoutError(f"it was not done in {self._timeout_s:g} s")
+                raise TimeoutError(f"the listener was not done in {self._timeout_s:g} s")
             if task.cancelled():
                 raise _CancelledError("the listener was cancelled")
             return task.result()

@@ -229,7 +229,7 @@ class Subscriber:
             self._reception.serving.wanted_end.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the subscriber was stopped, or `request_stop` was called. Returns False if the
+        """Wait until the subscriber is stopped, or `request_stop` is called. Returns False if the
         time-out came first.
 
         Raises:

@@ -95,8 +95,8 @@ def port_security_faults(settings: PortSecuritySettings) -> Iterator[SettingsErr
     for name in _NEEDED:
         if settings.tls and getattr(settings, name) is None:
             yield SettingsError(
-                f"tls needs {name}: both sides prove who they are, and what the system trusts "
-                "proves nothing",
+                f"tls needs {name}: both sides prove who they are, and the system's own "
+                "authorities don't count",
                 setting="tls",
             )
     if settings.tls_optional and not settings.tls:

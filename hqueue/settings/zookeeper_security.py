@@ -84,8 +84,8 @@ def zookeeper_security_faults(settings: Any) -> Iterator[SettingsError]:
         )
     if how != KERBEROS and settings.zookeeper_principal != type(settings).zookeeper_principal:
         yield SettingsError(
-            "zookeeper_principal needs zookeeper_authentication='kerberos'; to override one of a "
-            f"settings file, give the default, '{type(settings).zookeeper_principal}'",
+            "zookeeper_principal needs zookeeper_authentication='kerberos'; to override a "
+            f"settings file's value, give the default, '{type(settings).zookeeper_principal}'",
             zookeeper_principal=settings.zookeeper_principal,
         )
     if file is None:

@@ -289,7 +289,7 @@ class ApiCalls(Stepwise):
                 )
             case idl.TIdempotencyKeyError():
                 return IdempotencyKeyTooOldError(
-                    "the log was collected past the start of the search for the idempotency key",
+                    "the headers at the start of the search for the idempotency key were deleted",
                     queue=queue,
                     reason=reason,
                     outcome=outcome,

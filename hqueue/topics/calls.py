@@ -173,7 +173,7 @@ class HubCalls(Stepwise):
                     break
                 share = share_ms(deadline.remaining_ms)
                 if not (yield from self.silent.may_be_called(hub, share)):
-                    last = _RefusedError(f"{hub}: it is silent")
+                    last = _RefusedError(f"{hub}: the hub is silent")
                     break
                 try:
                     made = method._replace(arguments=(*method.arguments, redirected))

@@ -71,8 +71,8 @@ class NodeAccess:
         """
         if self._has_hbase:
             raise SettingsError(
-                "HBase's own nodes lie below zookeeper_root, and HBase could not use them any "
-                "more: choose a root of HQueue's own, such as /hqueue",
+                "HBase's own nodes lie below zookeeper_root, and with HQueue's ACL HBase could not "
+                "use them any more: choose a root of HQueue's own, such as /hqueue",
                 zookeeper_root=self._root,
             )
         if _is_open(self._acl):

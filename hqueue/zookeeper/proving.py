@@ -220,7 +220,7 @@ def _ticket_refused(login: Login, begun: Begun, principal: str, answer: str) -> 
     """Make the error for a server that does not accept a ticket; it may accept another one."""
     login.renew(begun.generation)
     if not begun.is_fresh:
-        return ConnectionError(f"ZooKeeper did not accept the ticket of before: {answer}")
+        return ConnectionError(f"ZooKeeper did not accept the earlier ticket: {answer}")
     return RefusedError(
         "ZooKeeper did not accept this client's ticket: compare zookeeper_principal with the "
         "principal and the keytab in the section Server of ZooKeeper's JAAS file, and see its log, "

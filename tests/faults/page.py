@@ -172,17 +172,17 @@ and calls of a principal without any right.
 
 Meanwhile an honest caller calls every 20 ms. Each role runs over stores in memory. The same
 attack first runs against a port of another process, which reads and does nothing: this shows how
-long the honest caller waits for the machine, whose two cores caller, role and strangers share. A
-port gives way if it exceeds one of these bounds:
+long the honest caller waits for the machine, because the caller, the role and the attackers share
+its two cores. A port gives way if it exceeds one of these bounds:
 
 - **The honest caller.** Each of its calls is answered, during the attack and after it. 99 of 100
-  calls take at most five times as long as the slowest of these: a call alone, a call beside the
-  attack elsewhere, and 5 ms. `make test-all`, which does not measure the machine, allows a
-  second.
+  calls take at most five times as long as the slowest of these: a call alone, a call during
+  the attack on that other process, and 5 ms. `make test-all`, which does not measure the machine,
+  allows a second.
 - **Memory.** The process takes at most 512 MiB more than before the attack.
 - **The processor.** The process uses at most one core.
-- **The log.** The process logs at most a line a second; with certificates also one in the audit
-  for the principal without any right, and ten at once.
+- **The log.** The process logs at most a line a second. With certificates it also writes at most
+  one line a second to the audit for the principal without any right, after ten at once.
 
 No port gives way. In clear, a call takes a few milliseconds beside the attack; with certificates
 it takes below 30 ms, because the port makes the strangers' handshakes, too. A port uses about

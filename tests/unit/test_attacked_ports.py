@@ -287,7 +287,7 @@ def test_no_session_is_resumed(scene: Scene, version: ssl.TLSVersion) -> None:
             early.shake()
             assert early.tls.session_reused
             early.call(scene.attacked.call, bool)
-        assert "must prove itself again" in why[0]
+        assert "must authenticate again" in why[0]
 
 
 def test_renegotiation_is_refused(scene: Scene, certificates: Certificates) -> None:

@@ -132,7 +132,9 @@ class OwnerElection(Stepwise):
 
     @following
     def release(self, topic: str, owned: Verdict) -> Work[Any, bool]:
-        """Remove a topic's owner, if it is still that of this verdict. Returns whether it was."""
+        """Remove a topic's owner, if it is still the one in this election's result. Returns whether
+        it was.
+        """
         found = yield from self._ownership.read_owner_info.steps(topic)
         if found is None or found.value.incarnation != owned.owner.incarnation:
             return False

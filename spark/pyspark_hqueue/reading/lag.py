@@ -37,7 +37,7 @@ class StreamLag:
 
     @property
     def messages(self) -> int:
-        """How many messages that are in all partitions."""
+        """How many messages the stream is behind in all partitions together."""
         return sum(self.partitions.values())
 
 

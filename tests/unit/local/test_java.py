@@ -50,7 +50,7 @@ def test_an_old_java_is_refused_with_its_version(tmp_path: Path, says: str) -> N
 def test_a_java_that_fails_is_a_clear_error_with_what_it_said(tmp_path: Path) -> None:
     fake_java(tmp_path, "no space left", code=1)
     with pytest.raises(
-        LocalServerError, match="the version of this Java can't be found out"
+        LocalServerError, match="the version of this Java can't be determined"
     ) as caught:
         find_java({"JAVA_HOME": str(tmp_path)})
     assert "no space left" in str(caught.value.log)

@@ -121,7 +121,9 @@ def test_a_subscription_belongs_to_the_principal_that_created_it(
             with pytest.raises(NotAllowedError, match="may not use this name"):
                 take()
     for take in taking:  # Now that it is not attached.
-        with pytest.raises(NotAllowedError, match="with the hub's setting names"):
+        with pytest.raises(
+            NotAllowedError, match="with 'hqueue access' or the hub's setting 'names'"
+        ):
             take()
     owner.terminate()  # The other one takes the topic over.
     (owner,) = (hub for hub in scene.hubs if hub.alive)

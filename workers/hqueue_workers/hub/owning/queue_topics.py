@@ -202,7 +202,8 @@ class QueueTopics:
             return
         raise NotAllowedError(
             "this principal may not use this name for a publisher or subscriber: use the "
-            "principal's own name, or allow this one with the hub's setting names or hqueue access",
+            "principal's own name, or allow this name with 'hqueue access' or the hub's setting "
+            "'names'",
             operation=operation.value,
             topic=topic,
             name=name,
