@@ -93,7 +93,7 @@ def own_login(settings: Settings) -> Login | None:
     try:
         return own_login(settings)
     except OSError as exc:
-        logger.warning("can't tell who this process is: %s", exc)
+        logger.warning("can't determine this process's principal: %s", exc)
         return None
 
 

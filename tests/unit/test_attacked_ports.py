@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 ROWS = {
     "a worker's": "notified",
     "a hub's": "hub",
-    "of a client of hubs with subscriptions": "hub's client",
+    "a hub client's, if it has subscriptions": "hub's client",
     "the Thrift API's, if it is served": "api",
     "metrics and health": "health",
     "a subscriber's": "subscriber",

@@ -68,7 +68,7 @@ def test_what_can_not_be_used_names_nobody(
         "zookeeper_authentication": "digest", "zookeeper_auth_file": str(tmp_path / "absent")
     }  # fmt: skip
     assert own_login(Settings(**given)) is None
-    assert "can't tell who this process is" in caplog.text
+    assert "can't determine this process's principal" in caplog.text
 
 
 @pytest.fixture

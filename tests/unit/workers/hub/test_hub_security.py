@@ -204,7 +204,7 @@ def test_a_hub_delivers_to_no_other_principal_at_a_subscriptions_address(
         hub.run(steal())
         with caplog.at_level(logging.WARNING):
             owner.publish(b"secret")
-            refused = "it has the certificate of 'reader', but it was subscribed by 'thief'"
+            refused = "it has the certificate of 'reader', but 'thief' subscribed it"
             wait_for(lambda: refused in caplog.text, "it is not delivered")
     assert got == []
 

@@ -235,7 +235,7 @@ def test_messages_of_a_principals_subscription_are_not_delivered_without_tls(
         with caplog.at_level(logging.WARNING):
             topic.publish(b"secret")
             wait_for(
-                lambda: "it does not speak TLS, but it was subscribed by 'reader'" in caplog.text,
+                lambda: "it does not speak TLS, but 'reader' subscribed it with TLS" in caplog.text,
                 "it is not delivered",
             )
     assert got == []

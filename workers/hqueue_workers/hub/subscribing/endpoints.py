@@ -102,11 +102,13 @@ class SubscriberEndpoints:
             if not is_proven(principal):
                 return
             if certificate is None:
-                raise RefusedError(f"it does not speak TLS, but it was subscribed by {principal!r}")
+                raise RefusedError(
+                    f"it does not speak TLS, but {principal!r} subscribed it with TLS"
+                )
             found = security.rules.principal_of(certificate)
             if found != principal:
                 raise RefusedError(
-                    f"it has the certificate of {found!r}, but it was subscribed by {principal!r}"
+                    f"it has the certificate of {found!r}, but {principal!r} subscribed it"
                 )
 
         return ConnectionPool(
