@@ -47,8 +47,8 @@ class Consumer(GroupConsumer):
     Args:
         queues: the queues to subscribe to at once. Call `subscribe` instead to give a pattern,
             topics or callbacks, and `assign` for single partitions.
-        group: the group's name, 1 to 200 characters of any kind. A consumer without a group reads only
-            partitions that `assign` gives it, and commits nothing.
+        group: the group's name, 1 to 200 characters of any kind. A consumer without a group
+            reads only partitions that `assign` gives it, and commits nothing.
         client: the connection, which stays open when the consumer is closed. If None, the consumer
             calls `connect` without arguments, and closes that connection.
         options: see `ConsumerOptions`.

@@ -58,7 +58,8 @@ def read_group(
     if not has_jvm(spark):
         raise InvalidInputError(
             "read_group works in Spark's driver only, and this is a client of Spark Connect: read "
-            "with startingGroup and endingOffsets, and commit with hqueue.engine's standalone_offsets"
+            "with startingGroup and endingOffsets, and commit with hqueue.engine's "
+            "standalone_offsets"
         )
     parsed = ReadOptions.of({**texts_of(options), "queue": queue, "startingGroup": group}, "batch")
     wanted = wanted_columns(spark, columns, parsed.columns)
