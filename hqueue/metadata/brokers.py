@@ -63,8 +63,8 @@ class Brokers(OnStore):
 
         Args:
             broker: the ID.
-            cluster: the caller's own cluster ID, or what asks for it: if a cluster has registered
-                this ID.
+            cluster: the caller's own cluster ID, or a request for it, which is made only if a
+                cluster has registered this ID.
 
         Raises:
             SettingsError: another cluster has registered it.

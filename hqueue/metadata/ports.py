@@ -369,4 +369,4 @@ class MetadataStore(Protocol):
         """End the session: its registrations disappear at once. Never raises."""
 
     def close_later(self, delay_ms: float) -> None:
-        """End the session in a while, by itself; nobody waits for that. Never raises."""
+        """End the session in a while, in the background, without waiting for that. Never raises."""

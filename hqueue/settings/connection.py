@@ -141,13 +141,14 @@ class Settings(PortSecuritySettings):
     """All settings of a connection. Frozen, and checked when made. Times are in milliseconds."""
 
     hbase: str = ""
-    """How clients reach HBase: ``native``, directly, or ``gateways``. By default native if
-    ``hbase_masters`` are given, else gateways if ``gateways`` are given, else native.
+    """How clients reach HBase: ``native`` (directly) or ``gateways`` (through Thrift gateways). By
+    default native if ``hbase_masters`` are given, else gateways if ``gateways`` are given, else
+    native.
     """
 
     hbase_masters: tuple[Address, ...] = ()
-    """All masters of HBase, its own ``hbase.masters``: ``host:port`` with commas between; the port
-    is 16000 by default. They know HBase's other servers. Left out, ZooKeeper is asked for the
+    """All HBase masters, as in HBase's ``hbase.masters``: ``host:port`` with commas between; the
+    port is 16000 by default. They know HBase's other servers. Left out, ZooKeeper is asked for the
     servers. Only for ``native``.
     """
 

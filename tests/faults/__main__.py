@@ -36,7 +36,9 @@ def main(
     duration: Annotated[float, typer.Option(help="Seconds of faults.")] = 180,
     faults: Annotated[str, typer.Option(help="Kinds, with commas; all if none.")] = "",
     folder: Annotated[Path, typer.Option(help="For the report.")] = REPORTS,
-    hbase: Annotated[str, typer.Option(help="How clients reach HBase: native, gateways.")] = NATIVE,
+    hbase: Annotated[
+        str, typer.Option(help="How clients reach HBase: native or gateways.")
+    ] = NATIVE,
     *,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only print how the schedule begins.")

@@ -44,7 +44,11 @@ def create(
     queue: shared_options.Queue,
     partitions: Annotated[
         int,
-        typer.Option("--partitions", "-p", help="How many, 1 to 32767. It can't be changed later."),
+        typer.Option(
+            "--partitions",
+            "-p",
+            help="How many partitions, 1 to 32767. The number can't be changed later.",
+        ),
     ],
     *,
     ttl: Annotated[

@@ -256,8 +256,8 @@ def open_migration(
     moves: OwnMoves | None = None,
 ) -> MetadataMigration:
     """Open the migration of a queue's topics' metadata. The arguments are those of
-    `open_topic_metadata`; `check` asks for what raises an error if there is no such queue, and
-    `moves` gets those of this migration.
+    `open_topic_metadata`; `check` makes a request that raises an error if there is no such queue,
+    and `moves` collects the moves of this migration.
 
     Raises:
         SettingsError: metadata can't be moved from the store `first`.

@@ -181,7 +181,7 @@ class OwnMoves(Stepwise):
     @stepwise
     def close(self) -> Work[Any, None]:
         """Have each move under way abandoned: its call raises `ClosedError`. If the caller of a
-        move does not abandon it within the bound, this call does. Raises nothing of its own.
+        move does not abandon it within the bound, this call does. Raises no error itself.
         """
         self.is_closed = True
         bound = Deadline(SYSTEM_CLOCK, self._bound_ms)

@@ -103,8 +103,8 @@ class HubSettings(ApiSettings):
     than its share."""
 
     placement_policy: str = BY_LOAD
-    """Which hub gets a topic without an owner: ``load``, a random hub, preferring hubs with less
-    load; or ``uniform``, a random hub with equal chances.
+    """Which hub gets a topic without an owner: ``load`` (a random hub, preferring hubs with less
+    load) or ``uniform`` (a random hub with equal chances).
     """
 
     drain_ms: int = 10_000
@@ -123,9 +123,9 @@ class HubSettings(ApiSettings):
     """How long a subscriber's session may be silent before it expires."""
 
     authorizer: str = ALL
-    """Who may do what: ``all``, everybody may do everything; ``acl``, each topic's ACL decides,
-    which ``hqueue topics acl`` sets; or ``rules``, both the access rules, which ``hqueue access``
-    changes, and the topic's ACL must allow it. ACLs decide by principals if the connection has
+    """Who may do what: ``all`` (everybody may do everything), ``acl`` (each topic's ACL decides,
+    which ``hqueue topics acl`` sets) or ``rules`` (both the access rules, which ``hqueue access``
+    changes, and the topic's ACL must allow it). ACLs decide by principals if the connection has
     ``tls``, and else by the names that callers give without proof; rules need ``tls``.
     """
 

@@ -30,8 +30,8 @@ class ApiSettings:
     """The settings of the Thrift API, in a worker or a hub. Times are in milliseconds."""
 
     authorizer: str = "all"
-    """Who may do what: ``all``, everybody may do everything; or ``rules``, the access rules decide,
-    which ``hqueue access`` changes. Rules need the connection's ``tls``.
+    """Who may do what: ``all`` (everybody may do everything) or ``rules`` (the access rules decide,
+    which ``hqueue access`` changes). Rules need the connection's ``tls``.
     """
 
     administrators: str = ""
