@@ -215,8 +215,8 @@ class ShareConsumer:
         return self._calls.reject(messages, reason)
 
     def renew(self, *messages: AcquiredMessage) -> bool:
-        """Keep these messages for another `lock_ms`, which begins when the answers are written: as
-        those of `acknowledge` are. Returns and raises as `acknowledge`.
+        """Keep these messages for another `lock_ms`, counted from when this answer is written: with
+        the answers of `acknowledge`. Returns and raises as `acknowledge`.
         """
         return self._calls.renew(messages)
 
