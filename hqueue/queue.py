@@ -187,7 +187,7 @@ class Queue:
 
         Args:
             producer: the producer's name, 1 to 200 characters.
-            epoch: the epoch. A producer that works in turns counts it up with each turn.
+            epoch: the epoch. A producer that works in steps increases it with each step.
 
         Raises:
             InvalidInputError: an argument is out of range.

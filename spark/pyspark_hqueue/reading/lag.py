@@ -60,18 +60,18 @@ class LagListener(StreamingQueryListener):
         self._function = function
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing was read yet."""
+        """Does nothing: no batch was read yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A batch is finished."""
+        """Reports the lag after a batch."""
         for lag in lags_of(event.progress):
             self._function(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing was read since."""
+        """Does nothing: no batch was read since the last report."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Its last batch was reported."""
+        """Does nothing: the last batch was reported before."""
 
 
 def lags_of(progress: StreamingQueryProgress) -> list[StreamLag]:
