@@ -113,8 +113,8 @@ class DeadLetters:
         return self._steps([]).delete(letters)
 
     def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """The message that a redrive delivers, like `unwrap`. If the message is no valid redrive,
-        it is logged, and the result is None.
+        """The message that a redrive delivers, like `unwrap`. If the message is not a valid
+        redrive, it is logged, and the result is None.
 
         Raises:
             As `Queue.scan`, if the original can't be read now.

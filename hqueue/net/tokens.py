@@ -147,7 +147,7 @@ class HeldTokens:
         """One for each cluster. Reads the file: it may block for a moment.
 
         Raises:
-            RefusedError: the file can't be read, or is no token file.
+            RefusedError: the file can't be read, or is not a token file.
         """
         if self._given or not self._file:
             return [*self._given.values()]

@@ -109,7 +109,7 @@ class SubscriptionState:
         """Check that a message may be acknowledged.
 
         Raises:
-            InvalidInputError: the argument is no ID, or the subscription has no `explicit_ack`.
+            InvalidInputError: the argument is not an ID, or the subscription has no `explicit_ack`.
         """
         if not self.explicit_ack:
             raise InvalidInputError(

@@ -121,7 +121,7 @@ def check(
     json: shared_options.Json = False,
 ) -> None:
     """Show the rule that allows a principal an operation. The exit code is 1 if no rule does, and
-    the principal is no administrator.
+    the principal is not an administrator.
 
     Administrators, whom the settings of hubs and workers name, need no rule; this command knows
     those in this machine's settings. If the topic has an ACL, the ACL must allow the operation,

@@ -114,7 +114,7 @@ def reset(
 
     If a partition ends before the position, its offset becomes the partition's end. A position
     beyond the end of every partition is refused, unless it is a time in the past. A share group
-    gets all messages from there on again, even those that it was done with.
+    gets all messages from there on again, even those that it had finished.
     """
     session, _ = session_of(context), check_start(to)  # A bad position is refused at once.
     session.confirm(f"Overwrite the offsets of {printable(group)} in {queue}?", yes=yes)
@@ -137,8 +137,8 @@ def delete(
     """Delete a group that has no consumers, and its offsets or, for a share group, its records. The
     queues may have been deleted before.
 
-    The group's dead letters stay in the queues until they expire: delete them by dead-letters QUEUE
-    --group GROUP --delete-all.
+    The group's dead letters stay in the queues until they expire: delete them with hqueue
+    dead-letters QUEUE --group GROUP --delete-all.
     """
     session = session_of(context)
     where = "all queues" if queue is None else queue

@@ -60,7 +60,7 @@ def subscribe(
         bool,
         typer.Option(
             "--shared",
-            help="Share the partitions with other subscribers of this name, all with --shared.",
+            help="Share the partitions with other subscribers of this name; all must use --shared.",
         ),
     ] = False,
     delivery: Annotated[

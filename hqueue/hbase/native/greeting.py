@@ -268,7 +268,7 @@ def _exchange(
 
 
 def _look_at_beginning(principal: str, heard: bytes) -> bool:
-    """Check that a server's first words are no error: a `Beginning`.
+    """Check that a server's first words are not an error: a `Beginning`.
 
     Raises:
         RefusedError: it did not accept the client's last token.

@@ -10,7 +10,7 @@ the next number: so of two runs that would replace the same files one succeeds. 
 by the record alone, so the next run after a crash finishes that.
 
 No file system can replace several files at once. So a group is replaced behind a marker: a file
-that is named like the others, and is no Parquet file.
+that is named like the others, and is not a Parquet file.
 
 1. The marker is put into the folder.
 2. The new files are.

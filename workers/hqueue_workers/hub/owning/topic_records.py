@@ -92,7 +92,7 @@ class TopicRecords:
         return Looked(Known(exists), info, owner.version)
 
     def create(self, topic: str, before: Looked) -> Looked:
-        """Create a topic. It is no error if another hub was faster.
+        """Create a topic. It is not an error if another hub was faster.
 
         Args:
             topic: the topic.
