@@ -248,7 +248,7 @@ def result_of(ended: asyncio.Task[Result]) -> Result:
     """The result of a task that a `ProgramLoop` owned.
 
     Raises:
-        ClosedError: it was cancelled. The caller was not: so this is not an `asyncio.CancelledError`.
+        ClosedError: it was cancelled. The caller was not, so it is not an `asyncio.CancelledError`.
         BaseException: what the task raised.
     """
     if ended.cancelled():
