@@ -95,7 +95,7 @@ class StandaloneOffsets(Stepwise):
         not committed yet. They may lie before the committed ones.
 
         Raises:
-            CommitFailedError: another took some of these offsets over; the others are committed.
+            CommitFailedError: some of these offsets were taken over; the others are committed.
             StoreUnavailableError: ZooKeeper was unavailable. The error's outcome says whether the
                 offsets may have been committed.
         """
