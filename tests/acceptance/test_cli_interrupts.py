@@ -34,6 +34,9 @@ MOMENTS_S = [0.0, 0.05, 0.1, 0.2, 0.4, 0.8]
 
 ENVIRONMENT = {**os.environ, "HQUEUE_CONFIG": os.devnull, "HQUEUE_ZOOKEEPER": "127.0.0.1:1"}
 
+HEEDS_HANGUPS = ["env", "--default-signal=HUP"]
+"""Under nohup processes ignore SIGHUP, and so do those that they start."""
+
 PORTS = ["--port", "0", "--metrics-port", "0"]
 """Free ones: several of these run beside one another."""
 WORKER = ["worker", *PORTS]
@@ -78,7 +81,7 @@ def test_while_it_waits_for_zookeeper(
     command: list[str], number: signal.Signals, code: int
 ) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "hqueue", *command],
+        [*HEEDS_HANGUPS, sys.executable, "-m", "hqueue", *command],
         env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
