@@ -1,4 +1,5 @@
-"""The profile ``cluster``: HDFS, ZooKeeper and HBase on three hosts of this machine.
+"""The profile ``cluster``: HDFS, ZooKeeper and HBase on three hosts of this machine, or on hosts
+that are apart.
 
 ZooKeeper, a name node, three data nodes, a master, and on each of 127.0.0.1, 127.0.0.2 and
 127.0.0.3 a region server: nine JVMs, and six more where both gateways are wanted on each host, all
@@ -8,8 +9,10 @@ killed region server's partitions are back on another one within 30 s.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hqueue.errors import LocalServerError
@@ -18,10 +21,8 @@ from hqueue.local.layout import MEMSTORE_SETTINGS, Layout, Profile, gateway_plan
 from hqueue.local.process import ProcessPlan
 from hqueue.settings.addresses import GatewayAddress
 
-__all__ = ["CLUSTER"]
+__all__ = ["CLUSTER", "HOST_NAMES", "ClusterHosts", "cluster_on"]
 
-HOST = "127.0.0.1"
-REGION_HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 NUMBERS = (1, 2, 3)
 FORMAT_TIMEOUT_S = 60.0
 
@@ -42,6 +43,8 @@ _HDFS: Xml = {
     "dfs.namenode.stale.datanode.interval": 6_000,
     "dfs.namenode.avoid.read.stale.datanode": True,
     "dfs.namenode.avoid.write.stale.datanode": True,
+    # An address need not have a name.
+    "dfs.namenode.datanode.registration.ip-hostname-check": False,
     "dfs.client.socket-timeout": 5_000,
     "dfs.datanode.socket.write.timeout": 10_000,
     "ipc.client.connect.timeout": 2_000,
@@ -64,18 +67,57 @@ _RECOVERY: Xml = {
 SESSION_TIMEOUT_MS = 4_000
 TICK_MS = 500
 
+HOST_NAMES = (
+    "zookeeper",
+    "namenode",
+    "master",
+    *(f"datanode-{n}" for n in NUMBERS),
+    *(f"regionserver-{n}" for n in NUMBERS),
+)
+"""The processes that have a host each, where hosts are apart. A host's two gateways, if there are
+any, run beside its region server."""
 
-def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Layout:
+
+@dataclasses.dataclass(frozen=True)
+class ClusterHosts:
+    """Where the processes of a cluster run.
+
+    Args:
+        addresses: each host's address, by its name, which is one of `HOST_NAMES`.
+        command: given a host's name, the beginning of a command line that runs there.
+    """
+
+    addresses: Mapping[str, str]
+    command: Callable[[str], tuple[str, ...]] = lambda _: ()
+
+    def placed(self, name: str, plan: ProcessPlan) -> ProcessPlan:
+        """The plan of a process that runs on the host of this name."""
+        return dataclasses.replace(plan, command=(*self.command(name), *plan.command))
+
+
+LOOPBACK = ClusterHosts(
+    {
+        name: f"127.0.0.{name[-1] if name.startswith('regionserver') else 1}"
+        for name in HOST_NAMES
+    }
+)
+
+
+def _layout(
+    launcher: Launcher, ports: Mapping[str, int], gateways: bool, *, hosts: ClusterHosts
+) -> Layout:
     """A real cluster in small."""
+    at = hosts.addresses
     data = launcher.home.data("cluster")
     data.mkdir(parents=True, exist_ok=True)
     # The name node and the data nodes refuse to start without these, which no jar has.
     for page in ("hdfs", "datanode", "secondary"):
         (launcher.home.conf / "webapps" / page).mkdir(parents=True, exist_ok=True)
-    hdfs: Xml = {"fs.defaultFS": f"hdfs://{HOST}:{ports['namenode']}", **_HDFS}
+    file_system = f"hdfs://{at['namenode']}:{ports['namenode']}"
+    hdfs: Xml = {"fs.defaultFS": file_system, **_HDFS}
     client: Xml = {
         "hbase.cluster.distributed": True,
-        "hbase.zookeeper.quorum": HOST,
+        "hbase.zookeeper.quorum": at["zookeeper"],
         "hbase.zookeeper.property.clientPort": ports["zookeeper"],
         "zookeeper.session.timeout": SESSION_TIMEOUT_MS,
     }
@@ -83,72 +125,74 @@ def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Lay
         **client,
         **_RECOVERY,
         **MEMSTORE_SETTINGS,
-        "hbase.rootdir": f"hdfs://{HOST}:{ports['namenode']}/hbase",
+        "hbase.rootdir": f"{file_system}/hbase",
         "hbase.tmp.dir": f"{data}/tmp",
         "hbase.regionserver.msginterval": 500,
         "hbase.master.info.port": -1,
         "hbase.regionserver.info.port": -1,
     }
-    namenode = _namenode(launcher, ports, data, hdfs)
-    processes = [
-        _zookeeper(launcher, ports, data, client),
-        namenode,
-        *(_datanode(launcher, ports, data, hdfs, n) for n in NUMBERS),
+    plans = [
+        _zookeeper(launcher, ports, data, client, at["zookeeper"]),
+        _namenode(launcher, ports, data, hdfs, at["namenode"]),
+        *(_datanode(launcher, ports, data, hdfs, at, f"datanode-{n}") for n in NUMBERS),
         master_plan(
             launcher,
+            host=at["master"],
             ports={"master": ports["master"]},
             heap_mb=256,
             options=QUICK_COMPILER,
             hbase={
                 **hbase,
-                "hbase.master.hostname": HOST,
-                "hbase.master.ipc.address": HOST,
+                "hbase.master.hostname": at["master"],
+                "hbase.master.ipc.address": at["master"],
                 "hbase.master.port": ports["master"],
             },
             hdfs=hdfs,
             stage=SERVERS,
         ),
-        *(_region_server(launcher, ports, hbase, hdfs, n) for n in NUMBERS),
+        *(_region_server(launcher, ports, hbase, hdfs, at, f"regionserver-{n}") for n in NUMBERS),
     ]
+    processes = [hosts.placed(plan.name, plan) for plan in plans]
     addresses = []
-    for number, host in zip(NUMBERS, REGION_HOSTS, strict=True) if gateways else ():
+    for number in NUMBERS if gateways else ():
+        beside = f"regionserver-{number}"
         names = (f"thrift1-{number}", f"thrift2-{number}")
-        addresses.append(GatewayAddress(host, *(ports[name] for name in names)))
+        addresses.append(GatewayAddress(at[beside], *(ports[name] for name in names)))
         for name in names:
-            processes.append(
-                gateway_plan(
-                    launcher,
-                    name,
-                    host=host,
-                    port=ports[name],
-                    hbase=client,
-                    heap_mb=384,
-                    stage=GATEWAYS,
-                )
+            plan = gateway_plan(
+                launcher,
+                name,
+                host=at[beside],
+                port=ports[name],
+                hbase=client,
+                heap_mb=384,
+                stage=GATEWAYS,
             )
+            processes.append(hosts.placed(beside, plan))
+    namenode = next(plan for plan in processes if plan.name == "namenode")
     return Layout(
         tuple(processes),
         tuple(addresses),
-        f"{HOST}:{ports['zookeeper']}",
+        f"{at['zookeeper']}:{ports['zookeeper']}",
         prepare=lambda: _format_once(namenode, data / "formatted"),
     )
 
 
 def _zookeeper(
-    launcher: Launcher, ports: Mapping[str, int], data: Path, client: Xml
+    launcher: Launcher, ports: Mapping[str, int], data: Path, client: Xml, host: str
 ) -> ProcessPlan:
     return launcher.plan(
         "zookeeper",
         "org.apache.hadoop.hbase.zookeeper.HQuorumPeer",
         "start",
-        host=HOST,
+        host=host,
         ports={"zookeeper": ports["zookeeper"]},
         heap_mb=96,
         options=(*QUICK_COMPILER, "-Dzookeeper.admin.enableServer=false"),
         hbase={
             **client,
             "hbase.zookeeper.property.dataDir": f"{data}/zookeeper",
-            "hbase.zookeeper.property.clientPortAddress": HOST,
+            "hbase.zookeeper.property.clientPortAddress": host,
             "hbase.zookeeper.property.tickTime": TICK_MS,
             "hbase.zookeeper.property.minSessionTimeout": 2 * TICK_MS,
             "hbase.zookeeper.property.maxSessionTimeout": 60_000,
@@ -158,11 +202,13 @@ def _zookeeper(
     )
 
 
-def _namenode(launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xml) -> ProcessPlan:
+def _namenode(
+    launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xml, host: str
+) -> ProcessPlan:
     return launcher.plan(
         "namenode",
         "org.apache.hadoop.hdfs.server.namenode.NameNode",
-        host=HOST,
+        host=host,
         ports={"namenode": ports["namenode"]},
         heap_mb=160,
         options=QUICK_COMPILER,
@@ -170,7 +216,7 @@ def _namenode(launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xm
             **hdfs,
             "hadoop.tmp.dir": f"{data}/tmp",
             "dfs.namenode.name.dir": f"file://{data}/namenode",
-            "dfs.namenode.http-address": f"{HOST}:0",
+            "dfs.namenode.http-address": f"{host}:0",
             "dfs.namenode.handler.count": 10,
         },
         stage=STORAGE,
@@ -178,15 +224,21 @@ def _namenode(launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xm
 
 
 def _datanode(
-    launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xml, number: int
+    launcher: Launcher,
+    ports: Mapping[str, int],
+    data: Path,
+    hdfs: Xml,
+    at: Mapping[str, str],
+    name: str,
 ) -> ProcessPlan:
-    # All on one address: the name node knows a data node by the address it calls from.
-    name = f"datanode-{number}"
+    # The name node knows a data node by the address it calls from. On a host that has several
+    # loopback addresses that is the first: so data nodes share it there.
+    host = at[name]
     own = {n: ports[n] for n in (name, f"{name}-ipc")}
     return launcher.plan(
         name,
         "org.apache.hadoop.hdfs.server.datanode.DataNode",
-        host=HOST,
+        host=host,
         ports=own,
         heap_mb=192,
         options=FULL_COMPILER,
@@ -194,10 +246,10 @@ def _datanode(
             **hdfs,
             "hadoop.tmp.dir": f"{data}/tmp-{name}",
             "dfs.datanode.data.dir": f"file://{data}/{name}",
-            "dfs.datanode.address": f"{HOST}:{own[name]}",
-            "dfs.datanode.ipc.address": f"{HOST}:{own[f'{name}-ipc']}",
-            "dfs.datanode.http.address": f"{HOST}:0",
-            "dfs.datanode.hostname": HOST,
+            "dfs.datanode.address": f"{host}:{own[name]}",
+            "dfs.datanode.ipc.address": f"{host}:{own[f'{name}-ipc']}",
+            "dfs.datanode.http.address": f"{host}:0",
+            "dfs.datanode.hostname": host,
             "dfs.datanode.max.transfer.threads": 512,
             "dfs.datanode.handler.count": 4,
         },
@@ -206,9 +258,14 @@ def _datanode(
 
 
 def _region_server(
-    launcher: Launcher, ports: Mapping[str, int], hbase: Xml, hdfs: Xml, number: int
+    launcher: Launcher,
+    ports: Mapping[str, int],
+    hbase: Xml,
+    hdfs: Xml,
+    at: Mapping[str, str],
+    name: str,
 ) -> ProcessPlan:
-    name, host = f"regionserver-{number}", REGION_HOSTS[number - 1]
+    host = at[name]
     return launcher.plan(
         name,
         "org.apache.hadoop.hbase.regionserver.HRegionServer",
@@ -254,17 +311,22 @@ def _format_once(namenode: ProcessPlan, done_mark: Path) -> None:
     done_mark.touch()
 
 
-CLUSTER = Profile(
-    "cluster",
-    (
-        "zookeeper",
-        "namenode",
-        *(f"datanode-{n}" for n in NUMBERS),
-        *(f"datanode-{n}-ipc" for n in NUMBERS),
-        "master",
-        *(f"regionserver-{n}" for n in NUMBERS),
-    ),
-    (*(f"thrift1-{n}" for n in NUMBERS), *(f"thrift2-{n}" for n in NUMBERS)),
-    False,
-    _layout,
-)
+def cluster_on(hosts: ClusterHosts) -> Profile:
+    """The profile of a cluster on these hosts."""
+    return Profile(
+        "cluster",
+        (
+            "zookeeper",
+            "namenode",
+            *(f"datanode-{n}" for n in NUMBERS),
+            *(f"datanode-{n}-ipc" for n in NUMBERS),
+            "master",
+            *(f"regionserver-{n}" for n in NUMBERS),
+        ),
+        (*(f"thrift1-{n}" for n in NUMBERS), *(f"thrift2-{n}" for n in NUMBERS)),
+        False,
+        functools.partial(_layout, hosts=hosts),
+    )
+
+
+CLUSTER = cluster_on(LOOPBACK)

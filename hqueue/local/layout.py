@@ -130,6 +130,7 @@ def gateway_plan(
 def master_plan(
     launcher: Launcher,
     *,
+    host: str = "127.0.0.1",
     ports: Mapping[str, int],
     heap_mb: int,
     options: Iterable[str],
@@ -147,7 +148,7 @@ def master_plan(
             name,
             "org.apache.hadoop.hbase.master.HMaster",
             *arguments,
-            host="127.0.0.1",
+            host=host,
             ports=ports,
             heap_mb=megabytes,
             options=(*compiler, *common_options),

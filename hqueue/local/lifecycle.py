@@ -25,7 +25,7 @@ from hqueue.local.versions import hbase_jars
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.logs import Log
 
-__all__ = ["PROFILES", "attach", "logs", "start", "status"]
+__all__ = ["PROFILES", "attach", "logs", "start", "start_profile", "status"]
 
 logger = Log(__name__)
 
@@ -75,10 +75,30 @@ def start(
     """
     if profile not in PROFILES:
         raise LocalServerError("unknown profile", profile=profile, known=list(PROFILES))
-    if gateways and not PROFILES[profile].gateway_port_names:
-        raise LocalServerError("this profile has no gateways", profile=profile)
+    return start_profile(
+        PROFILES[profile],
+        gateways=gateways,
+        ports=ports,
+        home=home,
+        timeout_s=timeout_s,
+        progress=progress,
+    )
+
+
+def start_profile(
+    profile: Profile,
+    *,
+    gateways: bool = False,
+    ports: Mapping[str, int] | None = None,
+    home: _Path = None,
+    timeout_s: float = START_TIMEOUT_S,
+    progress: Progress | None = None,
+) -> LocalServer:
+    """Start a server of a profile that need not be one of `PROFILES`; all else as `start`."""
+    if gateways and not profile.gateway_port_names:
+        raise LocalServerError("this profile has no gateways", profile=profile.name)
     server_home = Home.of(home)
-    if _runs(server_home, profile, gateways, ports):
+    if _runs(server_home, profile.name, gateways, ports):
         return LocalServer(server_home)
     if status_of(server_home).disk_full:
         raise LocalServerError(
@@ -89,13 +109,13 @@ def start(
     java = find_java()
     jars = ensure_jars(hbase_jars(), progress=progress)
     gateway_jars = ensure_jars(progress=progress) if gateways else None
-    kdc_jars = ensure_jars(KDC, progress=progress) if PROFILES[profile].is_secure else None
+    kdc_jars = ensure_jars(KDC, progress=progress) if profile.is_secure else None
     deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
     with server_home.locked(timeout_s):
-        if _runs(server_home, profile, gateways, ports):
+        if _runs(server_home, profile.name, gateways, ports):
             return LocalServer(server_home)
         if _start_missing(
-            server_home, PROFILES[profile], gateways, ports, deadline=deadline, progress=progress
+            server_home, profile, gateways, ports, deadline=deadline, progress=progress
         ):
             return LocalServer(server_home)
         launcher = Launcher(server_home, java, jars, gateway_jars, kdc_jars)
@@ -103,7 +123,7 @@ def start(
             end_left_overs(server_home)
             try:
                 _start_once(
-                    PROFILES[profile],
+                    profile,
                     launcher,
                     ports or {},
                     gateways=gateways,
@@ -118,7 +138,7 @@ def start(
                     "another program took a port meanwhile; choosing ports again: %s",
                     exc.facts["process"],
                 )
-                server_home.write_state(State(profile, {}))
+                server_home.write_state(State(profile.name, {}))
     return LocalServer(server_home)
 
 

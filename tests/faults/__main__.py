@@ -6,6 +6,7 @@ or a kind of fault never took place, so that it proves nothing.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -21,7 +22,10 @@ from typing import Annotated
 import typer
 
 from hqueue import local
+from hqueue.local.cluster import CLUSTER, HOST_NAMES, cluster_on
+from hqueue.local.lifecycle import start_profile
 
+from .hosts import can_have_hosts, hosts_apart
 from .picture import draw
 from .report import figures, missing, summary
 from .run import Options, Result, run
@@ -40,6 +44,13 @@ def main(
         str, typer.Option(help="How clients reach HBase: native or gateways.")
     ] = NATIVE,
     *,
+    apart: Annotated[
+        bool | None,
+        typer.Option(
+            help="Each server in a network namespace with an address of its own, for faults of the "
+            "network: if none, where root can have them, for native.",
+        ),
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only print how the schedule begins.")
     ] = False,
@@ -47,7 +58,11 @@ def main(
     """Harm a cluster under load, and check what became of every message."""
     if hbase not in (NATIVE, GATEWAYS):
         raise typer.BadParameter(f"{hbase}: it is {NATIVE} or {GATEWAYS}")
-    known = kinds(hbase)
+    if apart and not can_have_hosts():
+        raise typer.BadParameter("--apart takes root, and ip (of iproute2)")
+    if apart is None:
+        apart = hbase == NATIVE and can_have_hosts()
+    known = kinds(hbase, apart=apart)
     chosen = [name.strip() for name in faults.split(",") if name.strip()] or known
     for name in chosen:
         if name not in known:
@@ -60,7 +75,7 @@ def main(
                 typer.echo(item)
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that all processes are ended.
-    result = _run(Options(seed, duration, chosen, folder / f"faults-{seed}", hbase))
+    result = _run(Options(seed, duration, chosen, folder / f"faults-{seed}", hbase, apart))
     raise typer.Exit(1 if result.violations else 3 if result.failures or missing(result) else 0)
 
 
@@ -75,10 +90,15 @@ def _run(options: Options) -> Result:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,
-            local.start("cluster", gateways=options.hbase == GATEWAYS, home=home) as server,
+            hosts_apart(HOST_NAMES) if options.apart else contextlib.nullcontext() as hosts,
+            start_profile(
+                cluster_on(hosts.of_cluster()) if hosts else CLUSTER,
+                gateways=options.hbase == GATEWAYS,
+                home=home,
+            ) as server,
         ):
             try:
-                result = run(options, server, say)
+                result = run(options, server, say, hosts)
             except BaseException:
                 _keep_logs(server, options.folder)
                 raise

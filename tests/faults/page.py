@@ -52,7 +52,9 @@ gateways also three pairs of gateways. Six producers and three readers use a que
 through TCP proxies, in front of the region servers or of the gateways. Each producer is a process:
 they make single puts, batches, puts by key and puts to any partition; one keeps writing when its
 clock is wrong, and one uses a `Producer`. The readers make consecutive scans and scans from the
-middle, and follow the log. Two workers deliver the queue to two
+middle, and follow the log. Where root runs the suite, each server has a network namespace and an
+address of its own. A router between them drops packets from one server to another, silently and in
+each direction alone. Two workers deliver the queue to two
 subscribers, one of which requests some messages again. Three consumers of a group share the queue
 (one polls, and commits now and then; one iterates, and lets its consumer commit; one commits in the
 background, leaves and comes back). Half of the puts are messages with keys and headers of all
@@ -231,6 +233,7 @@ make test-faults                                      # 3 minutes, a random seed
 make test-faults FAULTS='--seed 1 --duration 600'     # a run of the table
 make test-faults FAULTS='--faults kill-meta,compact'  # some kinds only
 make test-faults FAULTS='--hbase gateways'            # over gateways, not natively
+make test-faults FAULTS='--no-apart'                  # without faults of the network
 python -m tests.faults --seed 1 --plan                # only show what would happen
 make fuzz FUZZ='--seed 1 --duration 600'
 python -m tests.strangers --seconds 180

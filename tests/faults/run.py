@@ -18,7 +18,9 @@ from .checkpoints import CheckpointWatch
 from .delivery_checker import check_deliveries
 from .group_checker import check_group
 from .history import History, Recorder, load, now_s
+from .hosts import Hosts
 from .nemesis import Event, Nemesis, insist
+from .network_faults import NetworkFaults
 from .process_faults import ProcessFaults
 from .processes import Processes
 from .producer_faults import ProducerFaults
@@ -77,6 +79,7 @@ class Options:
         faults: the kinds of faults.
         folder: for histories and report.
         hbase: how HBase is spoken to: natively, or over gateways.
+        apart: whether each server has a host of its own, so that the network between can be cut.
     """
 
     seed: int
@@ -84,6 +87,7 @@ class Options:
     faults: Sequence[str]
     folder: Path
     hbase: str = NATIVE
+    apart: bool = False
 
 
 @dataclasses.dataclass
@@ -102,8 +106,15 @@ class Result:
     ended_s: float
 
 
-def run(options: Options, server: local.LocalServer, say: Callable[[str], None]) -> Result:
-    """Run it on a cluster. No process of its own is left when this returns or raises."""
+def run(
+    options: Options,
+    server: local.LocalServer,
+    say: Callable[[str], None],
+    hosts: Hosts | None = None,
+) -> Result:
+    """Run it on a cluster, on these hosts if they are apart. No process of its own is left when
+    this returns or raises.
+    """
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
     name = f"faults-{options.seed}-{os.getpid()}"
@@ -130,9 +141,11 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
         )
         servers = ServerFaults(server, client, name, ways, fill=processes.fill, say=say)
         producers = ProducerFaults(processes, options.folder)
+        network = NetworkFaults(hosts, servers).kinds if hosts else {}
         nemesis = Nemesis(
             {
                 **servers.kinds,
+                **network,
                 **producers.kinds,
                 **ProcessFaults(processes, options.folder).kinds,
                 **TopicFaults(processes.hubs, topics_queue(name), client).kinds,

@@ -46,6 +46,7 @@ class Fault:
         lasts_s: for how long, from and to.
         track: whom it harms.
         over: how HBase is spoken to where there is such a fault.
+        apart: whether it needs servers on hosts that are apart.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Fault:
     lasts_s: tuple[float, float]
     track: str = SERVERS
     over: tuple[str, ...] = (NATIVE, GATEWAYS)
+    apart: bool = False
 
 
 FAULTS: dict[str, Fault] = {
@@ -94,6 +96,84 @@ FAULTS: dict[str, Fault] = {
             "fill a partition with megabytes until its memory is flushed twice, and compact its "
             "files into one (a major compaction)",
             (0, 1),
+        ),
+        Fault(
+            "cut-off-regionserver",
+            "cut a region server from all other hosts for longer than every time-out",
+            (22, 28),
+            apart=True,
+        ),
+        Fault(
+            "cut-off-datanode",
+            "cut a DataNode from all other hosts for longer than every time-out",
+            (22, 28),
+            apart=True,
+        ),
+        Fault(
+            "cut-off-zookeeper",
+            "cut ZooKeeper from all other hosts until all sessions are over",
+            (7, 12),
+            apart=True,
+        ),
+        Fault(
+            "cut-off-master",
+            "cut the master from all other hosts for longer than its session lasts",
+            (7, 12),
+            apart=True,
+        ),
+        Fault(
+            "cut-from-zookeeper",
+            "cut a region server from ZooKeeper alone for longer than its session lasts",
+            (22, 28),
+            apart=True,
+        ),
+        Fault(
+            "cut-from-master",
+            "cut a region server from the master alone",
+            (10, 20),
+            apart=True,
+        ),
+        Fault(
+            "cut-from-namenode",
+            "cut a region server from the name node alone for longer than every time-out",
+            (22, 28),
+            apart=True,
+        ),
+        Fault(
+            "cut-from-clients",
+            "cut a region server from clients alone for longer than every time-out",
+            (22, 28),
+            apart=True,
+        ),
+        Fault(
+            "cut-clients-from-zookeeper",
+            "cut clients from ZooKeeper alone for longer than their sessions last",
+            (7, 12),
+            apart=True,
+        ),
+        Fault(
+            "cut-one-way",
+            "drop all that one host sends to another, in one direction",
+            (22, 28),
+            apart=True,
+        ),
+        Fault(
+            "halve-network",
+            "cut the servers into halves that don't see each other; clients see all",
+            (7, 25),
+            apart=True,
+        ),
+        Fault(
+            "bridge-network",
+            "as halve-network, but one server sees both halves",
+            (7, 25),
+            apart=True,
+        ),
+        Fault(
+            "flap-regionserver",
+            "cut a region server from all other hosts for moments, again and again",
+            (8, 20),
+            apart=True,
         ),
         Fault(
             "kill-producer",
@@ -251,9 +331,18 @@ class Track:
     planned: Iterator[Planned]
 
 
-def kinds(hbase: str) -> list[str]:
-    """The kinds of faults that there are where HBase is spoken to like this."""
-    return [fault.name for fault in FAULTS.values() if hbase in fault.over]
+def kinds(hbase: str, *, apart: bool) -> list[str]:
+    """The kinds of faults that there are.
+
+    Args:
+        hbase: how HBase is spoken to.
+        apart: whether servers are on hosts that are apart.
+    """
+    return [
+        fault.name
+        for fault in FAULTS.values()
+        if hbase in fault.over and (apart or not fault.apart)
+    ]
 
 
 def schedule(seed: int, faults: Collection[str]) -> list[Track]:

@@ -28,6 +28,8 @@ SAID_MAX = 2_000
 BOUND_S = 90.0
 ENDS_WITHIN_S = 20.0
 ASK_EVERY_S = 10.0
+NOTICED_WITHIN_S = 6.0
+"""A region server whose session is over learns that with its next report, or from ZooKeeper."""
 LOG_LINES = 5_000
 
 
@@ -64,13 +66,18 @@ class ServerFaults:
         self._regions = Regions(server.settings(gateways=()))
         self._fill = fill
         self._say = say
+        self._region_servers = {
+            process.host: process.name
+            for process in server.processes
+            if process.name.startswith("regionserver")
+        }
         self._whole_s = now_s()
         self.deposed: list[tuple[float, float]] = []
         """When a region server may have answered that had lost its regions and not noticed."""
         self.kinds: dict[str, Callable[[Planned], Harm]] = {
-            name: self._healed(begin)
+            name: self.healed(begin)
             for name, begin in (
-                ("kill-regionserver", lambda item: self._killed(self._holder(item))),
+                ("kill-regionserver", lambda item: self._killed(self.holder(item))),
                 ("kill-meta", lambda _: self._killed(self._holder_of_meta())),
                 ("kill-gateway", lambda item: self._killed(*_gateways(item))),
                 ("kill-datanode", lambda item: self._killed(f"datanode-{_host(item)}")),
@@ -98,7 +105,9 @@ class ServerFaults:
                 self._restart(process.name)
         self._whole_s = now_s()
 
-    def _healed(self, begin: Callable[[Planned], Harm]) -> Callable[[Planned], Harm]:
+    def healed(self, begin: Callable[[Planned], Harm]) -> Callable[[Planned], Harm]:
+        """A fault that begins when everything is up."""
+
         def healed(item: Planned) -> Harm:
             self.heal()
             return begin(item)
@@ -131,19 +140,33 @@ class ServerFaults:
 
         return Harm(" ".join(names), mend)
 
-    def _holder(self, item: Planned) -> str:
+    def holder(self, item: Planned) -> str:
         """The region server that holds one of the partitions."""
         located = insist(lambda: self._client.locations(self._queue), self._say)
-        return _region_server(located[item.target % len(located)].host)
+        return self._region_servers[located[item.target % len(located)].host]
+
+    def deposing(self, harm: Harm) -> Harm:
+        """A fault by which region servers may lose their regions without noticing. When it is
+        mended those that did end, and all that ended are brought up again.
+        """
+        began_s = now_s()
+
+        def mend() -> None:
+            harm.mend()
+            time.sleep(NOTICED_WITHIN_S)
+            self.deposed.append((began_s, now_s()))
+            self.heal()
+
+        return Harm(harm.target, mend)
 
     def _holder_of_meta(self) -> str:
-        return _region_server(insist(self._regions.host_of_meta, self._say))
+        return self._region_servers[insist(self._regions.host_of_meta, self._say)]
 
     def _alive(self, name: str) -> bool:
         return any(p.name == name and p.alive for p in self._server.processes)
 
     def _pause_region_server(self, item: Planned) -> Harm:
-        name = self._holder(item)
+        name = self.holder(item)
         paused = self._paused(name)
 
         def mend() -> None:
@@ -159,7 +182,7 @@ class ServerFaults:
         return Harm(name, mend)
 
     def _move_regions(self, item: Planned) -> Harm:
-        name = self._holder(item)
+        name = self.holder(item)
         process = next(p for p in self._server.processes if p.name == name)
         address = f"{process.host}:{process.ports[name]}"
 
@@ -288,7 +311,3 @@ def _host(item: Planned) -> int:
 
 def _gateways(item: Planned) -> tuple[str, str]:
     return f"thrift1-{_host(item)}", f"thrift2-{_host(item)}"
-
-
-def _region_server(host: str) -> str:
-    return f"regionserver-{host.rpartition('.')[2]}"
