@@ -96,10 +96,7 @@ class ClusterHosts:
 
 
 LOOPBACK = ClusterHosts(
-    {
-        name: f"127.0.0.{name[-1] if name.startswith('regionserver') else 1}"
-        for name in HOST_NAMES
-    }
+    {name: f"127.0.0.{name[-1] if name.startswith('regionserver') else 1}" for name in HOST_NAMES}
 )
 
 
@@ -134,7 +131,7 @@ def _layout(
     plans = [
         _zookeeper(launcher, ports, data, client, at["zookeeper"]),
         _namenode(launcher, ports, data, hdfs, at["namenode"]),
-        *(_datanode(launcher, ports, data, hdfs, at, f"datanode-{n}") for n in NUMBERS),
+        *(_datanode(launcher, ports, data, hdfs, at=at, name=f"datanode-{n}") for n in NUMBERS),
         master_plan(
             launcher,
             host=at["master"],
@@ -150,7 +147,10 @@ def _layout(
             hdfs=hdfs,
             stage=SERVERS,
         ),
-        *(_region_server(launcher, ports, hbase, hdfs, at, f"regionserver-{n}") for n in NUMBERS),
+        *(
+            _region_server(launcher, ports, hbase, hdfs, at=at, name=f"regionserver-{n}")
+            for n in NUMBERS
+        ),
     ]
     processes = [hosts.placed(plan.name, plan) for plan in plans]
     addresses = []
@@ -228,6 +228,7 @@ def _datanode(
     ports: Mapping[str, int],
     data: Path,
     hdfs: Xml,
+    *,
     at: Mapping[str, str],
     name: str,
 ) -> ProcessPlan:
@@ -262,6 +263,7 @@ def _region_server(
     ports: Mapping[str, int],
     hbase: Xml,
     hdfs: Xml,
+    *,
     at: Mapping[str, str],
     name: str,
 ) -> ProcessPlan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+
 import pytest
 
 from .hosts import CLIENTS, Hosts, NoHostsError, can_have_hosts, hosts_apart
