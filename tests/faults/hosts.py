@@ -15,6 +15,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from hqueue.local.cluster import ClusterHosts
 
@@ -27,6 +28,8 @@ NETWORK = "10.231.{}"
 ROUTER_AT = 254
 CLIENTS_AT = 253
 TIMEOUT_S = 20.0
+SETTINGS = Path("/etc/netns")
+"""Where `ip netns exec` finds what lies in a namespace's /etc."""
 
 
 class NoHostsError(Exception):
@@ -76,6 +79,11 @@ class Hosts:
         for number, name in enumerate(self.names, 1):
             space = self._spaces[name]
             _ip("netns", "add", space)
+            # Names of addresses are looked up at each connection. Nobody answers: that shall be
+            # known at once.
+            settings = SETTINGS / space
+            settings.mkdir(parents=True)
+            (settings / "resolv.conf").write_text("nameserver 127.0.0.1\n", encoding="utf-8")
             _ip("-n", space, "link", "set", "lo", "up")
             inside = ("-n", space)
             peer = ("netns", self._router)
@@ -105,6 +113,7 @@ class Hosts:
         for space in (*self._spaces.values(), self._router):
             with contextlib.suppress(subprocess.CalledProcessError):
                 _ip("netns", "del", space)
+            shutil.rmtree(SETTINGS / space, ignore_errors=True)
 
     def cut(self, sources: Collection[str], targets: Collection[str]) -> None:
         """Drop all that goes from these hosts to those, until it is mended. One way."""
