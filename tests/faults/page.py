@@ -229,7 +229,7 @@ _FOUND = """
 ## Run it
 
 ```
-make test-faults                                      # 3 minutes, a random seed, every kind
+make test-faults                                      # a random seed, every kind once or more
 make test-faults FAULTS='--seed 1 --duration 600'     # a run of the table
 make test-faults FAULTS='--faults kill-meta,compact'  # some kinds only
 make test-faults FAULTS='--hbase gateways'            # over gateways, not natively
