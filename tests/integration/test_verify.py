@@ -93,7 +93,7 @@ def test_a_missing_topic_is_found(queue: Queue, raw: RawTables) -> None:
     key, _ = middle_row(raw, queue)
     raw.delete_cells(queue.name, key, b"message:b")
     (finding,) = findings(queue)
-    assert "other topics" in finding.problem
+    assert "its topics differ" in finding.problem
 
 
 def test_a_row_key_that_is_none_of_a_queue_does_not_stop_other_partitions(
