@@ -9,7 +9,6 @@ from functools import partial
 from hqueue.client import Client, cluster_of
 from hqueue.connecting import connect
 from hqueue.consume.scan import Scan
-from hqueue.errors import ClosedError
 from hqueue.group_consumer import release
 from hqueue.groups.catalog import Selection
 from hqueue.metadata import PartitionKey
@@ -18,6 +17,7 @@ from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.sharing.acquired_message import AcquiredMessage
+from hqueue.sharing.membership import ShareMembership
 from hqueue.sharing.share_calls import ShareCalls, idle_ms_of
 from hqueue.sharing.share_options import ShareOptions, ShareSettings
 from hqueue.sharing.shared_consumption import SharedConsumption
@@ -90,7 +90,8 @@ class ShareConsumer:
         self.group = group
         """The group's name."""
         try:
-            self._consumption = SharedConsumption(cluster_of(used), group, names, wanted, settings)
+            membership = ShareMembership(cluster_of(used), group, names, wanted, settings)
+            self._consumption = SharedConsumption(membership)
             self._calls = ShareCalls(self._consumption, settings)
             try:
                 self._consumption.begin()
@@ -138,7 +139,7 @@ class ShareConsumer:
         """
         most = check_whole(messages_max, 1, 10_000, option="messages_max")
         wait_ms = check_number(timeout_ms, 0, float("inf"), option="timeout_ms")
-        self._check_usable()
+        self._consumption.check_open()
         with self._calls.handing_out():
             return self._calls.poll(wait_ms, most, most)
 
@@ -159,7 +160,7 @@ class ShareConsumer:
         idle_ms = idle_ms_of(idle_ms_max)
         acquire_max = check_whole(prefetch, 1, 10_000, option="prefetch")
         while not self._closed:
-            self._check_usable()
+            self._consumption.check_open()
             with self._calls.handing_out():
                 messages = self._calls.poll(idle_ms, 1, acquire_max)
             if not messages:
@@ -227,7 +228,7 @@ class ShareConsumer:
             StoreUnavailableError: ZooKeeper was unavailable. The error's outcome says whether the
                 answers may have been written; the next call writes them again.
         """
-        self._check_usable()
+        self._consumption.check_open()
         self._calls.commit()
 
     def request_stop(self) -> None:
@@ -258,8 +259,3 @@ class ShareConsumer:
             if self._own_client is not None:
                 self._own_client.close()
             self._watched.closed()
-
-    def _check_usable(self) -> None:
-        self._consumption.process.check()
-        if self._closed:
-            raise ClosedError("the consumer was closed")

@@ -19,6 +19,7 @@ from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.sharing.acquired_message import AcquiredMessage
+from hqueue.sharing.membership import ShareMembership
 from hqueue.sharing.share_calls import ShareCalls, idle_ms_of
 from hqueue.sharing.share_options import ShareOptions, ShareSettings
 from hqueue.sharing.shared_consumption import SharedConsumption
@@ -65,7 +66,8 @@ class ShareConsumer(LoopConsumer[SharedConsumption]):
         """The group's name."""
 
         def consume(cluster: Cluster, loop: ProgramLoop) -> SharedConsumption:
-            return SharedConsumption(cluster, group, names, wanted, settings, loop=loop)
+            membership = ShareMembership(cluster, group, names, wanted, settings, loop=loop)
+            return SharedConsumption(membership)
 
         super().__init__(client, "an asynchronous share consumer", consume, OTHERS_CALL)
         self._calls = ShareCalls(self._consumption, settings)

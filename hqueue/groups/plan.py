@@ -22,8 +22,8 @@ logger = Log(__name__)
 class GroupPlan(OnStore):
     """A record that the leader writes, and that all members follow. Thread-safe.
 
-    It says who should have a partition, not who has it: claims alone decide that. So a
-    leader that is late, or one of two that take each other's place, can only cost time.
+    The plan says which member should consume a partition; claims alone decide which one does. So a
+    leader that is late, or two leaders at a time, can only cost time.
 
     Args:
         store: where it lies.

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.metadata.delays import DELAYED_TOGETHER_MAX, Delay, Delayed, merged_with
 from hqueue.metadata.encoding import decode_fields, encode_fields, list_of, text_of
 from hqueue.metadata.ports import Change, MetadataStore, Version
@@ -53,7 +53,7 @@ class DelayRecords(OnStore):
     def __init__(self, store: MetadataStore, path: str, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(store, clock)
         self._path = path
-        self._doubtful: list[str] = []
+        self._doubtful: set[str] = set()
         """Records that the owner's record may no longer name, or may name already, by a write that
         got no answer."""
 
@@ -79,10 +79,17 @@ class DelayRecords(OnStore):
             some = messages[first : first + DELAYED_TOGETHER_MAX]
             made.append(Delay(uuid.uuid4().hex, some[0].due_ms, len(some)))
             values[self._path_of(made[-1].name)] = encode_delayed(some)
-        self._doubtful += [each.name for each in (*made, *merged)]
-        yield Create(values)
+        names = tuple(each.name for each in made)
+        self._doubtful.update(names)
+        try:
+            yield Create(values)
+        except StoreUnavailableError as exc:
+            if exc.outcome is Outcome.NOT_APPLIED:  # Else they would grow in number for hours.
+                self._doubtful.difference_update(names)
+            raise
+        self._doubtful.update(each.name for each in merged)
         kept = [each for each in delays if each not in merged]
-        return Addition((*kept, *made), tuple(each.name for each in made))
+        return Addition((*kept, *made), names)
 
     @stepwise
     def written(self, named: Iterable[str]) -> Work[None]:
@@ -93,15 +100,15 @@ class DelayRecords(OnStore):
             named: all records that the owner's record names.
         """
         if self._doubtful:
-            self._doubtful = sorted(set(self._doubtful).difference(named))
-            if (yield from self.drop.steps(self._doubtful)):
-                self._doubtful = []
+            self._doubtful.difference_update(named)
+            if (yield from self.drop.steps(sorted(self._doubtful))):
+                self._doubtful.clear()
 
     @stepwise
     def refused(self, made: Sequence[str]) -> Work[None]:
         """Note that the write that should have named these new records was certainly not made."""
         if made and (yield from self.drop.steps(made)):
-            self._doubtful = [each for each in self._doubtful if each not in made]
+            self._doubtful.difference_update(made)
 
     @stepwise
     def drop(self, names: Iterable[str]) -> Work[bool]:

@@ -9,15 +9,11 @@ from itertools import repeat
 from typing import NamedTuple
 
 from hqueue.metadata.delays import DELAYED_TOGETHER_MAX, Delayed
-from hqueue.settings.limits import SEQUENCE_BITS
 from hqueue.sharing.held import Answer
 from hqueue.sharing.window import DONE, NO_KEY, Fate, LetterCounts, Mark, Span, Window, split
 from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX
 
-__all__ = ["Acquired", "Part", "Taken", "acquire", "answered", "near", "wanted"]
-
-NEAR_IDS = 1_000 << SEQUENCE_BITS
-"""Spans that lie at most a second apart are read together."""
+__all__ = ["Acquired", "Part", "Taken", "acquire", "answered", "wanted"]
 
 
 class Part(NamedTuple):
@@ -225,14 +221,3 @@ def answered(
     rejected, exhausted = window.dead_letters
     letters = LetterCounts(rejected + counts[Answer.REJECTED], exhausted + counts[Answer.EXHAUSTED])
     return window.changed(changed)._replace(dead_letters=letters)
-
-
-def near(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """The ranges of IDs to read for these spans. Spans that are near each other share a range."""
-    parts: list[tuple[int, int]] = []
-    for span in sorted(spans):
-        if parts and span.begin - parts[-1][1] <= NEAR_IDS:
-            parts[-1] = (parts[-1][0], max(parts[-1][1], span.end))
-        else:
-            parts.append((span.begin, span.end))
-    return parts

@@ -81,11 +81,9 @@ class WindowDelays(DelayRecords):
                 Span(each.id, each.id + 1, 1, Mark(Fate.AVAILABLE, each.deliveries)) for each in due
             ]
             move = Move(delay.name, due[-1].due_ms, due[-1].id)
-            window = Window.of(
-                window.begin,
-                window.spans,
-                [*window.late, *late],
-                [d for d in window.delays if d != delay],
-                [*window.moves, move],
-            )._replace(dead_letters=window.dead_letters)
+            window = window._replace(
+                late=tuple(sorted([*window.late, *late])),
+                delays=tuple(d for d in window.delays if d != delay),
+                moves=(*window.moves, move),
+            )
         return window

@@ -64,11 +64,11 @@ class Hands:
         return self.partition.takes_delays
 
     def notes_passed(self) -> bool:
-        """Whether to note in the group's record that messages of other topics were passed, so that
-        they don't count as lag. That is done now and then.
+        """Whether to note in the group's record that the log was read past it, so that messages of
+        other topics don't count as lag. That is done now and then.
         """
         window, now_ms = self.partition.window, self._now_ms()
-        if window is None or not self.partition.reading.has_passed(window.end):
+        if window is None or self.partition.reading.read_to <= window.end:
             return False
         if now_ms - self._passed_ms < PASSED_EVERY_MS:
             return False

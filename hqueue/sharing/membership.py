@@ -17,7 +17,7 @@ from hqueue.groups.positions import start_positions
 from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata import Coordination, MetadataStore, PartitionKey
 from hqueue.metadata.registration import Registration
-from hqueue.runtime.clock import Clock
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.logs import Log
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Work
@@ -40,8 +40,8 @@ class ShareMembership:
         queues: the queues' names.
         topics: the topics to read; all if empty.
         settings: the consumer's settings.
-        clock: measures time.
         loop: the event loop that the consumer belongs to; None if threads use it.
+        clock: measures time.
 
     Raises:
         InvalidInputError: the group's name is not valid.
@@ -55,8 +55,8 @@ class ShareMembership:
         topics: Collection[str],
         settings: ShareSettings,
         *,
-        clock: Clock,
-        loop: ProgramLoop | None,
+        loop: ProgramLoop | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         root, broker = cluster.settings.zookeeper_root, cluster.settings.broker_id
         self.consumer_id = f"{socket.gethostname()}:{uuid.uuid4()}"
@@ -69,8 +69,8 @@ class ShareMembership:
         self._group = group
         self._queues = queues
         self._topics = topics
-        self._settings = settings
-        self._clock = clock
+        self.settings = settings
+        self.clock = clock
         self._loop = loop
         self._coordination: Coordination | None = None
         self._registration: Registration | None = None
@@ -100,7 +100,7 @@ class ShareMembership:
         yield coordination.brokers.check.asked(self._cluster.settings.broker_id, own)
         registration = self._registration
         if registration is None:
-            members = GroupMembers(coordination.store, self._paths, self._clock)
+            members = GroupMembers(coordination.store, self._paths, self.clock)
             streams = dict.fromkeys(self._queues, 1)
             registration = members.registration(self.consumer_id, streams, _on_failure, shares=True)
             yield registration.begin.asked()
@@ -127,7 +127,7 @@ class ShareMembership:
             yield coordination.close.asked()
 
     def _new_hands(self, store: MetadataStore, log: QueueLog, key: PartitionKey) -> Hands:
-        settings = self._settings
+        settings = self.settings
         letters = GroupDeadLetters(log, self._group)
         reading = PartitionReading(
             log, key.partition, self._topics, letters, by_key=settings.ordered_by_key
@@ -140,12 +140,12 @@ class ShareMembership:
             lock_ms=settings.lock_ms,
             begin=partial(self._start, log, key.partition),
             deadline=log.deadline,
-            clock=self._clock,
+            clock=self.clock,
         )
-        return Hands(shared, letters, settings.lock_ms, self._clock.monotonic_ms)
+        return Hands(shared, letters, settings.lock_ms, self.clock.monotonic_ms)
 
     def _start(self, log: QueueLog, partition: int) -> Work[Any, int]:
-        found = yield from start_positions(log, self._settings.start, [partition])
+        found = yield from start_positions(log, self.settings.start, [partition])
         return int(found[partition].next)
 
 

@@ -99,11 +99,10 @@ class PartitionReading:
             return True
         return any(chunk.end > begin and chunk.ids for chunk in self._chunks)
 
-    def has_passed(self, begin: int) -> bool:
-        """Whether all that was read from an ID on belongs to topics that the group does not read,
-        such as its own dead letters.
-        """
-        return bool(self._chunks) and self._chunks[-1].end > begin and not self.has_more(begin)
+    @property
+    def read_to(self) -> int:
+        """The ID up to which the log was read ahead, whatever topics its messages have."""
+        return self._chunks[-1].end if self._chunks else self._begin
 
     def is_short(self, end: int) -> bool:
         """Whether the log ended before an ID a moment ago."""
@@ -145,7 +144,7 @@ class PartitionReading:
         """Add batches that the cursor has read; none if it only passed those of other topics."""
         assert self._cursor is not None
         batches = yield from self._letters.delivered(read, self._topics)
-        begin = self._chunks[-1].end if self._chunks else self._begin
+        begin = self.read_to
         self._chunks += yield from self._chunked(batches, begin, self._cursor.cursor)
 
     def between(self, begin: int, end: int, messages: int) -> Work[Any, Part]:
@@ -198,7 +197,7 @@ class PartitionReading:
         yield from self._release_ahead()
 
     def _release_ahead(self) -> Work[Any, None]:
-        self._chunks = []
+        self._chunks, self._begin = [], 0
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             yield from self._released(cursor)
@@ -208,8 +207,7 @@ class PartitionReading:
         return self._chunks[0].begin if self._chunks else self._begin
 
     def _forget_before(self, begin: int) -> None:
-        if self._chunks:
-            self._begin = self._chunks[-1].end
+        self._begin = self.read_to
         self._chunks = list(itertools.dropwhile(lambda each: each.end <= begin, self._chunks))
 
     def _open(self, begin: int, end: int | None) -> PartitionCursor:

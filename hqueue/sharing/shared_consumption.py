@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from hqueue.errors import (
@@ -12,13 +12,11 @@ from hqueue.errors import (
     CorruptLogError,
     HQueueError,
 )
-from hqueue.handle import Cluster
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, do_step, do_step_in_loop
+from hqueue.runtime.clock import Deadline, do_step, do_step_in_loop
 from hqueue.runtime.fork import OwnProcess
 from hqueue.runtime.logs import Log
-from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Pause, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.sharing.acquired_message import AcquiredMessage
@@ -28,7 +26,6 @@ from hqueue.sharing.held import Answer
 from hqueue.sharing.lock_renewal import RENEWED_BELOW, LockRenewal
 from hqueue.sharing.looking import ShareRecords, poll_ends
 from hqueue.sharing.membership import ShareMembership
-from hqueue.sharing.share_options import ShareSettings
 
 __all__ = ["SharedConsumption"]
 
@@ -53,34 +50,13 @@ class SharedConsumption(Stepwise):
     One thread or task at a time uses it; any may answer for messages.
 
     Args:
-        cluster: the cluster that has the queues.
-        group: the group's name.
-        queues: the queues' names.
-        topics: the topics to read; all if empty.
-        settings: the consumer's settings.
-        clock: measures time.
-        loop: the event loop that the consumer belongs to; None if threads use it.
-
-    Raises:
-        InvalidInputError: the group's name is not valid.
+        membership: the consumer's membership in its group.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        group: str,
-        queues: Sequence[str],
-        topics: Collection[str],
-        settings: ShareSettings,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-        loop: ProgramLoop | None = None,
-    ) -> None:
-        self._membership = ShareMembership(
-            cluster, group, queues, topics, settings, clock=clock, loop=loop
-        )
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, membership: ShareMembership) -> None:
+        self._membership = membership
+        self._settings = membership.settings
+        self._clock = clock = membership.clock
         self._renewal: LockRenewal | None = None
         self._hands: dict[PartitionKey, Hands] = {}
         self._turns: list[PartitionKey] = []

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from hqueue.consume.near import near
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.groups.positions import BEGINNING
 from hqueue.metadata import MetadataStore
@@ -20,7 +21,7 @@ from hqueue.metadata.steps import Create, OnStore, Read, Work, Write
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.steps import Pause
 from hqueue.runtime.stepwise import stepwise
-from hqueue.sharing.acquisition import Acquired, Part, Taken, acquire, answered, near, wanted
+from hqueue.sharing.acquisition import Acquired, Part, Taken, acquire, answered, wanted
 from hqueue.sharing.delays import WindowDelays, takes_delays
 from hqueue.sharing.held import Answer, Held
 from hqueue.sharing.partition_reading import PartitionReading
@@ -292,13 +293,18 @@ class SharedPartition(OnStore):
         """The messages that are released for later, and that the consumer has by the record, by
         their IDs. Other threads may change the answers meanwhile.
         """
-        own = [span for span in window.each if span.mark.holder == self._holder]
-        return {
+        later = {
             each: Delayed(held.due_ms, each, held.deliveries)
             for each, answer in answers.items()
-            if answer is Answer.RELEASE
-            and (held := self.held[each]).due_ms is not None
-            and any(span.begin <= each < span.end for span in own)
+            if answer is Answer.RELEASE and (held := self.held[each]).due_ms is not None
+        }
+        if not later:  # There may be thousands of spans.
+            return {}
+        own = [span for span in window.each if span.mark.holder == self._holder]
+        return {
+            each: delayed
+            for each, delayed in later.items()
+            if any(span.begin <= each < span.end for span in own)
         }
 
     def _give_up_lapsed(self) -> None:
@@ -314,7 +320,7 @@ class SharedPartition(OnStore):
         parts: list[Part] = []
         self.reading.forget_between()
         spans = wanted(window, self._is_free(), messages_max)
-        for begin, end in near(spans):
+        for begin, end in near((span.begin, span.end) for span in spans):
             parts.append((yield from self.reading.between(begin, end, messages_max)))
         left = messages_max - sum(span.messages for span in spans)
         if left > 0 and self.delayed:

@@ -109,21 +109,14 @@ class Window(NamedTuple):
     dead_letters: LetterCounts = LetterCounts()
 
     @classmethod
-    def of(
-        cls,
-        begin: int,
-        spans: Iterable[Span],
-        late: Iterable[Span] = (),
-        delays: Iterable[Delay] = (),
-        moves: Iterable[Move] = (),
-    ) -> Window:
+    def of(cls, begin: int, spans: Iterable[Span], late: Iterable[Span] = ()) -> Window:
         """The window with these spans, which follow one another from `begin` on."""
         left = list(_merged(span for span in spans if span.end > span.begin))
         first = next((number for number, span in enumerate(left) if not span.is_done), len(left))
         for span in left[:first]:
             begin = span.end
         waiting = sorted(span for span in late if not span.is_done)
-        return cls(begin, tuple(left[first:]), tuple(waiting), tuple(delays), tuple(moves))
+        return cls(begin, tuple(left[first:]), tuple(waiting))
 
     @property
     def each(self) -> tuple[Span, ...]:
@@ -159,8 +152,8 @@ class Window(NamedTuple):
         if parts:  # Looking spans up takes long where there are thousands.
             kept = itertools.chain.from_iterable(parts.get(span, (span,)) for span in kept)
             late = itertools.chain.from_iterable(parts.get(span, (span,)) for span in late)
-        changed = Window.of(self.begin, [*kept, *more], late, self.delays, self.moves)
-        return changed._replace(dead_letters=self.dead_letters)
+        changed = Window.of(self.begin, [*kept, *more], late)
+        return self._replace(begin=changed.begin, spans=changed.spans, late=changed.late)
 
 
 def split(

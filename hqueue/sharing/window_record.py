@@ -106,7 +106,8 @@ def _window(fields: dict[str, Any]) -> Window:
     delays = delays_of(list_of(content.get("delays", [])))
     moves = [_move(*list_of(each)) for each in list_of(content.get("moves", []))]
     counts = _letter_counts(*list_of(content.get("dead_letters", [0, 0])))
-    return Window.of(begin, spans, late, delays, moves)._replace(dead_letters=counts)
+    window = Window.of(begin, spans, late)
+    return window._replace(delays=delays, moves=tuple(moves), dead_letters=counts)
 
 
 def _letter_counts(rejected: object, exhausted: object) -> LetterCounts:

@@ -37,8 +37,19 @@ class NoHostsError(Exception):
 
 
 def can_have_hosts() -> bool:
-    """Whether this process may make network namespaces: it is root's, and has `ip`."""
-    return os.geteuid() == 0 and shutil.which("ip") is not None
+    """Whether this process may make network namespaces, and run programs in them: it tries."""
+    if shutil.which("ip") is None:
+        return False
+    space = f"hq{os.getpid()}-try"
+    try:
+        _ip("netns", "add", space)
+        try:
+            _ip("netns", "exec", space, "true")
+        finally:
+            _ip("netns", "del", space)
+    except subprocess.CalledProcessError:
+        return False
+    return True
 
 
 class Hosts:
@@ -114,6 +125,8 @@ class Hosts:
             with contextlib.suppress(subprocess.CalledProcessError):
                 _ip("netns", "del", space)
             shutil.rmtree(SETTINGS / space, ignore_errors=True)
+        with contextlib.suppress(OSError):  # Others may have settings there.
+            SETTINGS.rmdir()
 
     def cut(self, sources: Collection[str], targets: Collection[str]) -> None:
         """Drop all that goes from these hosts to those, until it is mended. One way."""

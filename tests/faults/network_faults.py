@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 
 from .hosts import CLIENTS, Hosts
 from .nemesis import Harm
@@ -97,11 +98,12 @@ class NetworkFaults:
                     change(everybody, (name,))
                     over.wait(rng.uniform(*FLAP_S))
 
-        thread = threading.Thread(target=flap, name="flap")
-        thread.start()
+        flapping = ThreadPoolExecutor(1, "flap")
+        flapped = flapping.submit(flap)
 
         def mend() -> None:
             over.set()
-            thread.join()
+            flapping.shutdown()
+            flapped.result()
 
         return self._servers.deposing(Harm(f"{name} from all, now and then", mend))

@@ -116,7 +116,7 @@ def _counts(given: Sequence[Handed]) -> Iterator[Violation]:
 
 
 def _holders(given: Sequence[Handed]) -> Iterator[Violation]:
-    """Who has a message has it alone, until its lock is over by what it knows, or it answers."""
+    """A message has one holder at a time, until the holder answers or knows its lock to be over."""
     for before, after in itertools.pairwise(given):
         over_s = min(_locked_until_s(before), _let_go_s(before))
         if after.at_s < over_s and after.consumer != before.consumer:

@@ -652,7 +652,7 @@ def _waits(name: str, argument: str, value: object) -> bool:
     """Whether a value means, as is documented, that the call waits for long, or for ever."""
     if argument == "follow":
         return value is True
-    if name == "ExactlyOnceProcessor" and argument == "client":
+    if name in ("ExactlyOnceProcessor", "ShareConsumer") and argument == "client":
         return value is None  # It connects to HBase, which is not here.
     if argument in ("timeout_ms", "timeout_s", "idle_ms_max"):
         for_ever = value is None and name in (

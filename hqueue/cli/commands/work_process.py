@@ -170,12 +170,14 @@ async def run(command: Sequence[str], message: AcquiredMessage, timeout_s: float
     reading = asyncio.ensure_future(_read(stderr.reader, said))
     code: int | None = None
     try:
-        with contextlib.suppress(asyncio.TimeoutError):
-            code = await asyncio.wait_for(process.wait(), timeout_s)
-    finally:
-        if code is None:
-            await _end(process)
+        try:
+            with contextlib.suppress(asyncio.TimeoutError):
+                code = await asyncio.wait_for(process.wait(), timeout_s)
+        finally:
+            if code is None:
+                await _end(process)
         await asyncio.wait([reading], timeout=STDERR_ENDS_WITHIN_S)
+    finally:
         reading.cancel()
         stderr.transport.close()
     return Ran(code, said.decode(errors="replace"))

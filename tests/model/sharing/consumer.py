@@ -69,9 +69,10 @@ class _Reading:
     def has_more(self, begin: int) -> bool:
         return begin <= len(self._messages)
 
-    def has_passed(self, begin: int) -> bool:
-        """The log has no messages of other topics."""
-        return False
+    @property
+    def read_to(self) -> int:
+        """The log has no messages of other topics, past which to read."""
+        return 0
 
     def ahead(self, begin: int, messages: int) -> Work[Any, Part]:
         return (yield from self.between(begin, len(self._messages) + 1, messages))

@@ -306,7 +306,7 @@ MUTANTS = {
         delay_records,
     ),
     "what is named is not deleted": Mutant(
-        (("set(self._doubtful).difference(named)", "set(self._doubtful)"),), delay_records
+        (("self._doubtful.difference_update(named)", "pass"),), delay_records
     ),
     "what was merged is named no more": Mutant(
         (("[each for each in delays if each not in merged]", "list(delays)"),), delay_records
@@ -320,8 +320,9 @@ MUTANTS = {
         shared_partition,
     ),
     "a move says how far": Mutant(
-        (("            window = Window.of(\n", "            move = move._replace(id=0)\n"
-          "            window = Window.of(\n"),),
+        (("            window = window._replace(\n                late=",
+          "            move = move._replace(id=0)\n            window = window._replace(\n"
+          "                late="),),
         window_delays,
     ),
 }  # fmt: skip

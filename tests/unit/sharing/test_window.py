@@ -184,8 +184,9 @@ def test_the_largest_record_fits_into_every_store(by_key: bool) -> None:
     names = [f"{chance.getrandbits(128):032x}" for _ in range(DELAYS_MAX + 100)]
     delays = [Delay(each, chance.randrange(1 << 41), chance.randrange(1, 10_000)) for each in names]
     moves = [Move(each, 1 << 41, at + number) for number, each in enumerate(names[:MOVES_MAX])]
-    window = Window.of(1 << 62, spans, (), delays, moves)
-    window = window._replace(dead_letters=LetterCounts(2**53, 2**53))
+    window = Window.of(1 << 62, spans)._replace(
+        delays=tuple(delays), moves=tuple(moves), dead_letters=LetterCounts(2**53, 2**53)
+    )
     assert len(window.spans) == 2 * WINDOW_MESSAGES_MAX
     record = encode_window(window, "w")
     assert len(record) < VALUE_BYTES_MAX

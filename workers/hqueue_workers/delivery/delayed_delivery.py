@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from hqueue import DeadLetter, HQueueError, MessageID, Queue, ReceivedMessage
+from hqueue.consume.near import near
 from hqueue.metadata.delays import Delayed
-from hqueue.settings.limits import SEQUENCE_BITS
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import RETRIES, Runtime
@@ -20,9 +20,6 @@ __all__ = ["DelayedDelivery", "originals"]
 
 LOOK_MS_MAX = 60_000.0
 """How long to wait before the clock is read again: it may have been set."""
-IDLE_MS = 200.0
-NEAR_IDS = 1_000 << SEQUENCE_BITS
-"""Messages that were written within a second are read together."""
 REASON = "due"
 
 
@@ -80,19 +77,19 @@ class DelayedDelivery:
                 if left_ms > 0:
                     await self._runtime.wait(delays.changed, min(left_ms, LOOK_MS_MAX))
                     continue
-                pause_ms = 0.0
+                done = False
                 self._putting = True  # A clean stop does not cancel it meanwhile.
                 try:
-                    pause_ms = 0.0 if await self._put_back() else IDLE_MS
-                    pauses = RETRIES.pauses()
+                    done = await self._put_back()
                     self._over()
                 except HQueueError as exc:
                     self._met(exc)
-                    pause_ms = next(pauses)
                 finally:
                     self._putting = False
-                if pause_ms and not self._stopping:
-                    await self._runtime.sleep_ms(pause_ms)
+                if done:
+                    pauses = RETRIES.pauses()
+                elif not self._stopping:
+                    await self._runtime.sleep_ms(next(pauses))
         finally:
             self._task = None
 
@@ -137,19 +134,8 @@ def originals(
     """
     found: dict[int, ReceivedMessage] = {}
     wanted = {each.id for each in messages}
-    for first, last in _near(sorted(wanted)):
-        start, stop = MessageID.from_int(first), MessageID.from_int(last).next()
+    for begin, end in near((each, each + 1) for each in wanted):
+        start, stop = MessageID.from_int(begin), MessageID.from_int(end)
         with queue.scan(partition=partition, start=start, stop=stop) as scanner:
             found.update((int(each.id), each) for each in scanner if int(each.id) in wanted)
     return (found[each.id] for each in messages if each.id in found)
-
-
-def _near(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of each run of IDs that are read together. `ids` is sorted."""
-    first = last = ids[0]
-    for each in ids[1:]:
-        if each - last > NEAR_IDS:
-            yield first, last
-            first = each
-        last = each
-    yield first, last
