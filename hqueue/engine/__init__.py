@@ -11,6 +11,7 @@ program that serves queues to others can do the same:
 
 from hqueue.consume.decode import each_message_of, may_be_delayed, messages_of
 from hqueue.consume.fetcher import Fetch, Fetcher, Pace, fetch_once
+from hqueue.consume.near import near
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.consume.topic_past import TopicPast
@@ -58,4 +59,5 @@ __all__ = [
     "fetch_once",
     "may_be_delayed",
     "messages_of",
+    "near",
 ]

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from hqueue import DeadLetter, HQueueError, MessageID, Queue, ReceivedMessage
-from hqueue.consume.near import near
+from hqueue.engine import near
 from hqueue.metadata.delays import Delayed
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.node.lease import Lease
