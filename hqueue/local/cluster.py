@@ -4,7 +4,8 @@ that are apart.
 ZooKeeper, a name node, three data nodes, a master, and on each of 127.0.0.1, 127.0.0.2 and
 127.0.0.3 a region server: nine JVMs, and six more where both gateways are wanted on each host, all
 bounded in memory. Every write is in the memory of three data nodes before it is acknowledged. A
-killed region server's partitions are back on another one within 30 s.
+killed region server's partitions are back on another one within 30 s. ZooKeeper may be an ensemble
+of several servers.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ from pathlib import Path
 
 from hqueue.errors import LocalServerError
 from hqueue.local.configuration import FULL_COMPILER, QUICK_COMPILER, Launcher, Xml
+from hqueue.local.ensemble import (
+    SESSION_TIMEOUT_MS,
+    zookeeper_names,
+    zookeeper_plans,
+    zookeeper_port_names,
+)
 from hqueue.local.layout import MEMSTORE_SETTINGS, Layout, Profile, gateway_plan, master_plan
 from hqueue.local.process import ProcessPlan
 from hqueue.settings.addresses import GatewayAddress
 
-__all__ = ["CLUSTER", "HOST_NAMES", "ClusterHosts", "cluster_on"]
+__all__ = ["CLUSTER", "ClusterHosts", "cluster_on", "host_names", "loopback"]
 
 NUMBERS = (1, 2, 3)
 FORMAT_TIMEOUT_S = 60.0
@@ -64,18 +71,18 @@ _RECOVERY: Xml = {
     "hbase.client.pause": 50,
 }
 
-SESSION_TIMEOUT_MS = 4_000
-TICK_MS = 500
 
-HOST_NAMES = (
-    "zookeeper",
-    "namenode",
-    "master",
-    *(f"datanode-{n}" for n in NUMBERS),
-    *(f"regionserver-{n}" for n in NUMBERS),
-)
-"""The processes that have a host each, where hosts are apart. A host's two gateways, if there are
-any, run beside its region server."""
+def host_names(zookeepers: int = 1) -> tuple[str, ...]:
+    """The processes that have a host each, where hosts are apart. A host's two gateways, if there
+    are any, run beside its region server.
+    """
+    return (
+        *zookeeper_names(zookeepers),
+        "namenode",
+        "master",
+        *(f"datanode-{n}" for n in NUMBERS),
+        *(f"regionserver-{n}" for n in NUMBERS),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +90,7 @@ class ClusterHosts:
     """Where the processes of a cluster run.
 
     Args:
-        addresses: each host's address, by its name, which is one of `HOST_NAMES`.
+        addresses: each host's address, by its name, which is one of `host_names`.
         command: given a host's name, the beginning of a command line that runs there.
     """
 
@@ -95,13 +102,23 @@ class ClusterHosts:
         return dataclasses.replace(plan, command=(*self.command(name), *plan.command))
 
 
-LOOPBACK = ClusterHosts(
-    {name: f"127.0.0.{name[-1] if name.startswith('regionserver') else 1}" for name in HOST_NAMES}
-)
+def loopback(zookeepers: int = 1) -> ClusterHosts:
+    """Hosts that are addresses of this machine's own."""
+    return ClusterHosts(
+        {
+            name: f"127.0.0.{name[-1] if name.startswith('regionserver') else 1}"
+            for name in host_names(zookeepers)
+        }
+    )
 
 
 def _layout(
-    launcher: Launcher, ports: Mapping[str, int], gateways: bool, *, hosts: ClusterHosts
+    launcher: Launcher,
+    ports: Mapping[str, int],
+    gateways: bool,
+    *,
+    hosts: ClusterHosts,
+    zookeepers: int,
 ) -> Layout:
     """A real cluster in small."""
     at = hosts.addresses
@@ -112,10 +129,10 @@ def _layout(
         (launcher.home.conf / "webapps" / page).mkdir(parents=True, exist_ok=True)
     file_system = f"hdfs://{at['namenode']}:{ports['namenode']}"
     hdfs: Xml = {"fs.defaultFS": file_system, **_HDFS}
+    ensemble = ",".join(f"{at[name]}:{ports[name]}" for name in zookeeper_names(zookeepers))
     client: Xml = {
         "hbase.cluster.distributed": True,
-        "hbase.zookeeper.quorum": at["zookeeper"],
-        "hbase.zookeeper.property.clientPort": ports["zookeeper"],
+        "hbase.zookeeper.quorum": ensemble,
         "zookeeper.session.timeout": SESSION_TIMEOUT_MS,
     }
     hbase: Xml = {
@@ -129,7 +146,7 @@ def _layout(
         "hbase.regionserver.info.port": -1,
     }
     plans = [
-        _zookeeper(launcher, ports, data, client, at["zookeeper"]),
+        *zookeeper_plans(launcher, ports, data, at=at, count=zookeepers, stage=STORAGE),
         _namenode(launcher, ports, data, hdfs, at["namenode"]),
         *(_datanode(launcher, ports, data, hdfs, at=at, name=f"datanode-{n}") for n in NUMBERS),
         master_plan(
@@ -173,32 +190,8 @@ def _layout(
     return Layout(
         tuple(processes),
         tuple(addresses),
-        f"{at['zookeeper']}:{ports['zookeeper']}",
+        ensemble,
         prepare=lambda: _format_once(namenode, data / "formatted"),
-    )
-
-
-def _zookeeper(
-    launcher: Launcher, ports: Mapping[str, int], data: Path, client: Xml, host: str
-) -> ProcessPlan:
-    return launcher.plan(
-        "zookeeper",
-        "org.apache.hadoop.hbase.zookeeper.HQuorumPeer",
-        "start",
-        host=host,
-        ports={"zookeeper": ports["zookeeper"]},
-        heap_mb=96,
-        options=(*QUICK_COMPILER, "-Dzookeeper.admin.enableServer=false"),
-        hbase={
-            **client,
-            "hbase.zookeeper.property.dataDir": f"{data}/zookeeper",
-            "hbase.zookeeper.property.clientPortAddress": host,
-            "hbase.zookeeper.property.tickTime": TICK_MS,
-            "hbase.zookeeper.property.minSessionTimeout": 2 * TICK_MS,
-            "hbase.zookeeper.property.maxSessionTimeout": 60_000,
-            "hbase.zookeeper.property.maxClientCnxns": 1_000,
-        },
-        stage=STORAGE,
     )
 
 
@@ -313,12 +306,12 @@ def _format_once(namenode: ProcessPlan, done_mark: Path) -> None:
     done_mark.touch()
 
 
-def cluster_on(hosts: ClusterHosts) -> Profile:
-    """The profile of a cluster on these hosts."""
+def cluster_on(hosts: ClusterHosts, zookeepers: int = 1) -> Profile:
+    """The profile of a cluster on these hosts, with so many servers of ZooKeeper."""
     return Profile(
         "cluster",
         (
-            "zookeeper",
+            *zookeeper_port_names(zookeepers),
             "namenode",
             *(f"datanode-{n}" for n in NUMBERS),
             *(f"datanode-{n}-ipc" for n in NUMBERS),
@@ -327,8 +320,8 @@ def cluster_on(hosts: ClusterHosts) -> Profile:
         ),
         (*(f"thrift1-{n}" for n in NUMBERS), *(f"thrift2-{n}" for n in NUMBERS)),
         False,
-        functools.partial(_layout, hosts=hosts),
+        functools.partial(_layout, hosts=hosts, zookeepers=zookeepers),
     )
 
 
-CLUSTER = cluster_on(LOOPBACK)
+CLUSTER = cluster_on(loopback())

@@ -8,6 +8,7 @@ error one that kazoo knows.
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 import time
@@ -39,11 +40,15 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     Args:
         tls: the TLS contexts; None for connections in clear.
+        connect_s_max: the bound on connecting to one server. kazoo's own is the session's whole
+            time-out: a server of an ensemble that is cut off silently would cost the session,
+            although the others are there.
     """
 
-    def __init__(self, tls: TlsContexts | None) -> None:
+    def __init__(self, tls: TlsContexts | None, connect_s_max: float = math.inf) -> None:
         super().__init__()
         self._tls = tls
+        self._connect_s_max = connect_s_max
 
     def create_connection(
         self,
@@ -52,7 +57,8 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         timeout: float | None = None,
         **_: object,
     ) -> socket.socket:
-        opened: socket.socket = super().create_connection(address, timeout=timeout)
+        bound_s = self._connect_s_max if timeout is None else min(timeout, self._connect_s_max)
+        opened: socket.socket = super().create_connection(address, timeout=bound_s)
         if self._tls is None:
             return opened
         try:

@@ -21,6 +21,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
 from hqueue.runtime.threads import refused as thread_refused
 from hqueue.runtime.threads import try_start
+from hqueue.settings.addresses import zookeeper_servers
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.courier import Later
 from hqueue.zookeeper.handshake import Handler, secure_handshake
@@ -55,6 +56,17 @@ _STATES = {
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
 }
+
+
+def connect_s_max(settings: Settings) -> float:
+    """How long connecting to one of ZooKeeper's servers may take.
+
+    kazoo notices a silent server when two thirds of a session have passed. What is left must do for
+    a try at each of the others.
+    """
+    servers = len(zookeeper_servers(settings.zookeeper))
+    session_s = settings.zookeeper_session_timeout_ms / 1e3
+    return session_s / 3 / servers if servers > 1 else session_s
 
 
 class Failure(NamedTuple):
@@ -114,7 +126,7 @@ class Member:
         self.client = KazooClient(
             hosts=settings.zookeeper,
             timeout=settings.zookeeper_session_timeout_ms / 1e3,
-            handler=Handler(security.tls),
+            handler=Handler(security.tls, connect_s_max(settings)),
             use_ssl=security.tls is not None,
             default_acl=acl_of(node_acl(settings)),
             logger=kazoo_logger,

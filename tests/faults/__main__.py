@@ -22,7 +22,7 @@ from typing import Annotated
 import typer
 
 from hqueue import local
-from hqueue.local.cluster import CLUSTER, HOST_NAMES, cluster_on
+from hqueue.local.cluster import cluster_on, host_names, loopback
 from hqueue.local.lifecycle import start_profile
 
 from .hosts import can_have_hosts, hosts_apart
@@ -31,6 +31,7 @@ from .report import figures, missing, summary
 from .run import Options, Result, run
 from .schedule import GATEWAYS, NATIVE, kinds, schedule
 
+ZOOKEEPERS = 3
 PLANNED_SHOWN = 30
 REPORTS = Path(__file__).parents[2] / "reports"
 
@@ -44,6 +45,7 @@ def main(
         str, typer.Option(help="How clients reach HBase: native or gateways.")
     ] = NATIVE,
     *,
+    without: Annotated[str, typer.Option(help="Kinds to leave out, with commas.")] = "",
     apart: Annotated[
         bool | None,
         typer.Option(
@@ -63,8 +65,9 @@ def main(
     if apart is None:
         apart = hbase == NATIVE and can_have_hosts()
     known = kinds(hbase, apart=apart)
-    chosen = [name.strip() for name in faults.split(",") if name.strip()] or known
-    for name in chosen:
+    left_out = _names(without)
+    chosen = [name for name in _names(faults) or known if name not in left_out]
+    for name in (*chosen, *left_out):
         if name not in known:
             raise typer.BadParameter(f"{name}: the faults of {hbase} are {', '.join(known)}")
     seed = random.randrange(10**6) if seed is None else seed
@@ -79,6 +82,10 @@ def main(
     raise typer.Exit(1 if result.violations else 3 if result.failures or missing(result) else 0)
 
 
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _run(options: Options) -> Result:
     """Run it on a cluster of its own, and write the report."""
     began = time.monotonic()
@@ -90,9 +97,11 @@ def _run(options: Options) -> Result:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,
-            hosts_apart(HOST_NAMES) if options.apart else contextlib.nullcontext() as hosts,
+            hosts_apart(host_names(ZOOKEEPERS))
+            if options.apart
+            else contextlib.nullcontext() as hosts,
             start_profile(
-                cluster_on(hosts.of_cluster()) if hosts else CLUSTER,
+                cluster_on(hosts.of_cluster() if hosts else loopback(ZOOKEEPERS), ZOOKEEPERS),
                 gateways=options.hbase == GATEWAYS,
                 home=home,
             ) as server,

@@ -32,15 +32,17 @@ class NetworkFaults:
         self._hosts = hosts
         self._servers = servers
         kinds: dict[str, Callable[[Planned], Harm]] = {
-            "cut-off-regionserver": lambda item: self._cut_off(servers.holder(item)),
-            "cut-off-datanode": lambda item: self._cut_off(self._chosen(item, "datanode")),
-            "cut-off-zookeeper": lambda _: self._cut_off("zookeeper"),
-            "cut-off-master": lambda _: self._cut_off("master"),
-            "cut-from-zookeeper": lambda item: self._cut_apart(servers.holder(item), "zookeeper"),
-            "cut-from-master": lambda item: self._cut_apart(servers.holder(item), "master"),
-            "cut-from-namenode": lambda item: self._cut_apart(servers.holder(item), "namenode"),
-            "cut-from-clients": lambda item: self._cut_apart(servers.holder(item), CLIENTS),
-            "cut-clients-from-zookeeper": lambda _: self._cut_apart(CLIENTS, "zookeeper"),
+            "cut-off-regionserver": lambda item: self.cut_off(servers.holder(item)),
+            "cut-off-datanode": lambda item: self.cut_off(self._chosen(item, "datanode")),
+            "cut-off-zookeeper": lambda _: self.cut_off(*servers.zookeepers),
+            "cut-off-master": lambda _: self.cut_off("master"),
+            "cut-from-zookeeper": lambda item: self.cut_apart(
+                servers.holder(item), *servers.zookeepers
+            ),
+            "cut-from-master": lambda item: self.cut_apart(servers.holder(item), "master"),
+            "cut-from-namenode": lambda item: self.cut_apart(servers.holder(item), "namenode"),
+            "cut-from-clients": lambda item: self.cut_apart(servers.holder(item), CLIENTS),
+            "cut-clients-from-zookeeper": lambda _: self.cut_apart(CLIENTS, *servers.zookeepers),
             "cut-one-way": self._cut_one_way,
             "halve-network": lambda item: self._halve(item, bridge=False),
             "bridge-network": lambda item: self._halve(item, bridge=True),
@@ -52,13 +54,14 @@ class NetworkFaults:
         names = [name for name in self._hosts.names if name.startswith(kind)]
         return names[item.target % len(names)]
 
-    def _cut_off(self, name: str) -> Harm:
-        """Cut a host from all others, and from clients."""
-        everybody = (*self._hosts.names, CLIENTS)
-        return self._cut(f"{name} from all", ((name,), everybody), (everybody, (name,)))
+    def cut_off(self, *names: str) -> Harm:
+        """Cut hosts from all others, and from clients, but not from each other."""
+        others = [name for name in (*self._hosts.names, CLIENTS) if name not in names]
+        return self._cut(f"{' '.join(names)} from all", (names, others), (others, names))
 
-    def _cut_apart(self, one: str, other: str) -> Harm:
-        return self._cut(f"{one} from {other}", ((one,), (other,)), ((other,), (one,)))
+    def cut_apart(self, one: str, *others: str) -> Harm:
+        """Cut a host from these others, both ways."""
+        return self._cut(f"{one} from {' '.join(others)}", ((one,), others), (others, (one,)))
 
     def _cut_one_way(self, item: Planned) -> Harm:
         """Drop what one host sends to another, chosen among all pairs."""

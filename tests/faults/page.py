@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .earlier_runs import fuzzed_on, runs_on
 from .report import ALL_KINDS
 from .schedule import FAULTS
 
@@ -46,20 +47,21 @@ _HOW = """
 
 ## How it is tested
 
-A real cluster on one machine (`hqueue local start --profile cluster`): ZooKeeper, a name node,
-three data nodes, a master and three region servers, each a process of its own; in runs over
-gateways also three pairs of gateways. Six producers and three readers use a queue of six partitions
-through TCP proxies, in front of the region servers or of the gateways. Each producer is a process:
-they make single puts, batches, puts by key and puts to any partition; one keeps writing when its
-clock is wrong, and one uses a `Producer`. The readers make consecutive scans and scans from the
-middle, and follow the log. Where root runs the suite, each server has a network namespace and an
-address of its own. A router between them drops packets from one server to another, silently and in
-each direction alone. Two workers deliver the queue to two
-subscribers, one of which requests some messages again. Three consumers of a group share the queue
-(one polls, and commits now and then; one iterates, and lets its consumer commit; one commits in the
-background, leaves and comes back). Half of the puts are messages with keys and headers of all
-kinds, and half are messages without, so that batches of both formats are mixed. All the time a
-stranger notifies the workers of batches that were never put.
+A real cluster on one machine (as `hqueue local start --profile cluster`, but with three servers of
+ZooKeeper): ZooKeeper, a name node, three data nodes, a master and three region servers, each a
+process of its own; in runs over gateways also three pairs of gateways. (In the runs of seeds 31 to
+34, 42 and 3, ZooKeeper was one server.) Six producers and three readers use a queue of six
+partitions through TCP proxies, in front of the region servers or of the gateways. Each producer is
+a process: they make single puts, batches, puts by key and puts to any partition; one keeps writing
+when its clock is wrong, and one uses a `Producer`. The readers make consecutive scans and scans
+from the middle, and follow the log. Where root runs the suite, each server has a network namespace
+and an address of its own. A router between them drops packets from one server to another, silently
+and in each direction alone. Two workers deliver the queue to two subscribers, one of which requests
+some messages again. Three consumers of a group share the queue (one polls, and commits now and
+then; one iterates, and lets its consumer commit; one commits in the background, leaves and comes
+back). Half of the puts are messages with keys and headers of all kinds, and half are messages
+without, so that batches of both formats are mixed. All the time a stranger notifies the workers of
+batches that were never put.
 
 At the same time three hubs own six topics of a second queue. Four publishers (two publish each
 message once; two give sequence numbers, and retry until the message is in the topic, even after
@@ -226,6 +228,10 @@ _FOUND = """
   that came again. It took the delayed message for one that an operator had skipped, and the message
   was lost: [test_share_consumer.py](../tests/unit/test_share_consumer.py).
 
+- A client of an ensemble took the whole time-out of its session to connect to one server that was
+  cut off silently, and so lost the session although the other servers were there:
+  [test_ensembles.py](../tests/unit/zookeeper/test_ensembles.py).
+
 ## Run it
 
 ```
@@ -239,6 +245,7 @@ make fuzz FUZZ='--seed 1 --duration 600'
 python -m tests.strangers --seconds 180
 python -m tests.strangers.quotas --seconds 60
 python -m tests.faults.page reports/faults-* --fuzz reports/fuzz-1.json   # write this page
+python -m tests.faults.page reports/faults-7 --add                        # add a run to it
 ```
 
 The command prints the seed, each fault as it happens, and the verdict. `reports/faults-SEED/` has
@@ -333,15 +340,28 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main(
     folders: Annotated[list[Path], typer.Argument(help="Of the runs' reports.")],
-    fuzz: Annotated[Path, typer.Option(help="The figures of a run of the fuzzer.")],
+    fuzz: Annotated[
+        Path | None, typer.Option(help="The figures of a run of the fuzzer, if there is a new one.")
+    ] = None,
     docs: Annotated[Path, typer.Option(help="Where the page goes.")] = DOCS,
+    *,
+    add: Annotated[
+        bool, typer.Option("--add", help="Keep the page's runs, and its picture.")
+    ] = False,
 ) -> None:
-    """Write the page, and copy the first run's picture beside it."""
+    """Write the page, and copy the first run's picture beside it unless runs are added."""
+    path = docs / "reliability.md"
+    before = path.read_text()
     runs = [json.loads((folder / "figures.json").read_text()) for folder in folders]
+    if add:
+        seeds = {run["seed"] for run in runs}
+        kept = runs_on(before)
+        runs = [*(run for run in kept if run["seed"] not in seeds), *runs]
     seed = runs[0]["seed"]
-    shutil.copy(folders[0] / "timeline.png", docs / f"reliability-seed-{seed}.png")
-    fuzzed = json.loads(fuzz.read_text())
-    (docs / "reliability.md").write_text(page(runs, seed, fuzzed))
+    if not add:
+        shutil.copy(folders[0] / "timeline.png", docs / f"reliability-seed-{seed}.png")
+    fuzzed = json.loads(fuzz.read_text()) if fuzz else fuzzed_on(before)
+    path.write_text(page(runs, seed, fuzzed))
 
 
 if __name__ == "__main__":

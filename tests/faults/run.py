@@ -11,11 +11,11 @@ from pathlib import Path
 import hqueue
 from hqueue import Queue, local
 from hqueue.errors import CorruptLogError
-from tests.support.zookeeper_faults import zookeeper_proxy
 
 from .checker import Violation, check
 from .checkpoints import CheckpointWatch
 from .delivery_checker import check_deliveries
+from .ensemble_faults import EnsembleFaults
 from .group_checker import check_group
 from .history import History, Recorder, load, now_s
 from .hosts import Hosts
@@ -28,7 +28,7 @@ from .reader import noted
 from .schedule import NATIVE, schedule
 from .server_faults import ServerFaults
 from .share_checker import check_shares
-from .share_faults import ShareFaults
+from .share_faults import ShareFaults, before_each
 from .share_history import ShareHistory
 from .share_log import read_shares
 from .specification import DELIVERED, DRAINED, STOP, shares_queue, topics_queue
@@ -120,7 +120,7 @@ def run(
     name = f"faults-{options.seed}-{os.getpid()}"
     with (
         ways_to(server) as ways,
-        zookeeper_proxy(server.settings().zookeeper) as before_zookeeper,
+        before_each(server.settings().zookeeper) as before_zookeeper,
         hqueue.connect(server.settings()) as client,
     ):
         queue = client.create_queue(name, partitions=PARTITIONS, ttl="1d", **ATTRIBUTES)
@@ -136,16 +136,19 @@ def run(
                 "zookeeper": settings.zookeeper,
                 **CLIENT_SETTINGS,
             },
-            own={"sharer": {"zookeeper": f"127.0.0.1:{before_zookeeper.port}"}},
+            own={
+                "sharer": {"zookeeper": ",".join(f"127.0.0.1:{p.port}" for p in before_zookeeper)}
+            },
             ways=ways.addresses,
         )
         servers = ServerFaults(server, client, name, ways, fill=processes.fill, say=say)
         producers = ProducerFaults(processes, options.folder)
-        network = NetworkFaults(hosts, servers).kinds if hosts else {}
+        network = NetworkFaults(hosts, servers) if hosts else None
         nemesis = Nemesis(
             {
                 **servers.kinds,
-                **network,
+                **(network.kinds if network else {}),
+                **EnsembleFaults(server, servers, network).kinds,
                 **producers.kinds,
                 **ProcessFaults(processes, options.folder).kinds,
                 **TopicFaults(processes.hubs, topics_queue(name), client).kinds,

@@ -76,7 +76,20 @@ FAULTS: dict[str, Fault] = {
             over=(GATEWAYS,),
         ),
         Fault("restart-master", "kill -9 the master, and restart it", (1, 3)),
-        Fault("restart-zookeeper", "kill -9 ZooKeeper, and restart it", (0, 1)),
+        Fault("kill-namenode", "kill -9 the name node", (2, 6)),
+        Fault(
+            "kill-all",
+            "kill -9 all servers at once, and start them in any order",
+            (0, 1),
+        ),
+        Fault("restart-zookeeper", "kill -9 all of ZooKeeper, and restart it", (0, 1)),
+        Fault("kill-zookeeper", "kill -9 one of ZooKeeper's three servers", (4, 8)),
+        Fault("kill-zookeeper-leader", "kill -9 the leader of ZooKeeper's three servers", (4, 8)),
+        Fault(
+            "lose-zookeeper-quorum",
+            "kill -9 two of ZooKeeper's three servers for longer than all sessions last",
+            (8, 14),
+        ),
         Fault(
             "move-regions",
             "move all regions of a region server to the others, and back",
@@ -112,6 +125,18 @@ FAULTS: dict[str, Fault] = {
         Fault(
             "cut-off-zookeeper",
             "cut ZooKeeper from all other hosts until all sessions are over",
+            (7, 12),
+            apart=True,
+        ),
+        Fault(
+            "cut-off-zookeeper-leader",
+            "cut the leader of ZooKeeper's three servers from all other hosts",
+            (7, 12),
+            apart=True,
+        ),
+        Fault(
+            "cut-clients-from-leader",
+            "cut clients from the leader of ZooKeeper's three servers alone",
             (7, 12),
             apart=True,
         ),

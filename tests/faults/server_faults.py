@@ -28,6 +28,7 @@ SAID_MAX = 2_000
 BOUND_S = 90.0
 ENDS_WITHIN_S = 20.0
 ASK_EVERY_S = 10.0
+START_APART_S = (0.0, 1.0)
 NOTICED_WITHIN_S = 6.0
 """A region server whose session is over learns that with its next report, or from ZooKeeper."""
 LOG_LINES = 5_000
@@ -71,20 +72,26 @@ class ServerFaults:
             for process in server.processes
             if process.name.startswith("regionserver")
         }
+        self.zookeepers = [
+            process.name for process in server.processes if process.name.startswith("zookeeper")
+        ]
+        """The names of ZooKeeper's servers."""
         self._whole_s = now_s()
         self.deposed: list[tuple[float, float]] = []
         """When a region server may have answered that had lost its regions and not noticed."""
         self.kinds: dict[str, Callable[[Planned], Harm]] = {
             name: self.healed(begin)
             for name, begin in (
-                ("kill-regionserver", lambda item: self._killed(self.holder(item))),
-                ("kill-meta", lambda _: self._killed(self._holder_of_meta())),
-                ("kill-gateway", lambda item: self._killed(*_gateways(item))),
-                ("kill-datanode", lambda item: self._killed(f"datanode-{_host(item)}")),
+                ("kill-regionserver", lambda item: self.killed(self.holder(item))),
+                ("kill-meta", lambda _: self.killed(self._holder_of_meta())),
+                ("kill-gateway", lambda item: self.killed(*_gateways(item))),
+                ("kill-datanode", lambda item: self.killed(f"datanode-{_host(item)}")),
                 ("pause-regionserver", self._pause_region_server),
                 ("pause-gateway", lambda item: self._paused(*_gateways(item))),
-                ("restart-master", lambda _: self._killed("master")),
-                ("restart-zookeeper", lambda _: self._killed("zookeeper")),
+                ("restart-master", lambda _: self.killed("master")),
+                ("restart-zookeeper", lambda _: self.killed(*self.zookeepers)),
+                ("kill-namenode", lambda _: self.killed("namenode")),
+                ("kill-all", self._kill_all),
                 ("move-regions", self._move_regions),
                 ("cut-connections", self._cut_connections),
                 ("delay-connections", self._delay_connections),
@@ -120,15 +127,44 @@ class ServerFaults:
         except LocalServerError as exc:
             self._say(f"{name} did not come up, and is tried again later: {exc.text}")
 
-    def _killed(self, *names: str) -> Harm:
-        for name in names:
-            self._server.kill(name)
+    def killed(self, *names: str) -> Harm:
+        """Kill these processes, all at once; they are started again when the fault ends."""
+        with ThreadPoolExecutor(len(names), "kill") as pool:
+            list(pool.map(self._server.kill, names))
 
         def mend() -> None:
             with ThreadPoolExecutor(len(names), "restart") as pool:
                 list(pool.map(self._restart, names))
 
         return Harm(" ".join(names), mend)
+
+    def _kill_all(self, item: Planned) -> Harm:
+        """Kill all servers at once, and start them in an order that is drawn, all within seconds.
+
+        A server that ends because one that it needs was not there yet is started again.
+        """
+        rng = random.Random(item.target)
+        names = [process.name for process in self._server.processes]
+        rng.shuffle(names)
+        self.killed(*names)
+
+        def mend() -> None:
+            with ThreadPoolExecutor(len(names), "restart") as pool:
+                starting = []
+                for name in names:
+                    starting.append(pool.submit(self._restart, name))
+                    time.sleep(rng.uniform(*START_APART_S))
+                for each in starting:
+                    each.result()
+            if not self._within(BOUND_S, self._is_whole):
+                raise NotDoneError("not all servers came up again")
+
+        return self.deposing(Harm(f"all, then {' '.join(names)}", mend))
+
+    def _is_whole(self) -> bool:
+        """Whether all servers run; those that don't are started."""
+        self.heal()
+        return all(process.alive for process in self._server.processes)
 
     def _paused(self, *names: str) -> Harm:
         for name in names:

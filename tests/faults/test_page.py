@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .earlier_runs import fuzzed_on, runs_on
 from .page import page
 from .report import ALL_KINDS
 from .schedule import FAULTS
@@ -52,3 +53,13 @@ def test_what_an_earlier_run_did_not_look_for_is_not_said_to_be_none() -> None:
     text = page([earlier, run(2, 0)], 1, {"seed": 9, "targets": {"cells": CELLS}})
     assert "| messages given to share consumers | – | 1,500 |" in text
     assert "| **contended** | – | 0 |" in text
+
+
+def test_a_page_is_written_again_from_what_it_shows_with_runs_added() -> None:
+    earlier = run(1, 0)
+    del earlier["shared"], earlier["violations"]["contended"], earlier["faults"]["kill-meta"]
+    text = page([earlier, run(2, 7)], 1, {"seed": 9, "targets": {"cells": CELLS}})
+    assert page(runs_on(text), 1, fuzzed_on(text)) == text
+    more = page([*runs_on(text), run(3, 0)], 1, fuzzed_on(text))
+    assert "| **lost** | 0 | 7 | 0 |" in more
+    assert "30 minutes of 3 runs" in more
