@@ -2,7 +2,7 @@
 
 Arguments: a file with a number of eight bytes for each such process, and which of them is its own:
 there it counts the messages that it got. It takes commands as lines of JSON, and answers each with
-one. ``{"do": "open", "system": "hqueue", ...}`` makes a consumer of hqueue, RabbitMQ or PostgreSQL,
+one. ``{"do": "open", "system": "hqueue", ...}`` makes a consumer of hqueue or of another system,
 ``{"do": "begin"}`` lets it take messages, ``{"do": "end"}`` lets it stop: the answer says when all
 that it took was acknowledged, by `time.monotonic`, which all processes of a machine share, and how
 long messages took that have the time of their sending as a value.
@@ -30,6 +30,9 @@ AT_ONCE = 500
 """How many messages a consumer has at a time: what it prefetches, or asks for."""
 LOOK_S = 0.02
 """How often a consumer that gets nothing looks whether it shall stop."""
+JOIN_S = 3.0
+"""How long a consumer of Kafka may take to join its group: some heartbeats."""
+COMMIT_S = 60.0
 
 
 class WorkQueue(Protocol):
@@ -87,6 +90,40 @@ class Shared:
 @functools.cache
 def _client(address: str) -> hqueue.Client:
     return hqueue.connect(hbase="native", zookeeper=address)
+
+
+class Kafka:
+    """A share consumer of Kafka, by confluent-kafka. When it is made, it joins its group: the topic
+    must be empty until then.
+
+    Args:
+        address: the broker's.
+        queue: the topic.
+        group: the share group.
+    """
+
+    def __init__(self, address: str, queue: str, group: str) -> None:
+        from confluent_kafka import ShareConsumer  # noqa: PLC0415
+
+        self._consumer = ShareConsumer({"bootstrap.servers": address, "group.id": group})
+        self._consumer.subscribe([queue])
+        if len(self._consumer.poll(JOIN_S)):
+            raise ValueError(f"topic {queue} has messages already")
+
+    def batches(self, ends: threading.Event) -> Iterator[Sequence[bytes]]:
+        while not ends.is_set():
+            messages = self._consumer.poll(LOOK_S)
+            if error := next(filter(None, (each.error() for each in messages)), None):
+                raise RuntimeError(f"Kafka: {error}")
+            yield [message.value() for message in messages]
+
+    def end(self) -> None:
+        failed = [each for each in self._consumer.commit_sync(COMMIT_S).values() if each]
+        if failed:
+            raise RuntimeError(f"Kafka did not take all acknowledgements: {failed}")
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 class RabbitMQ:
@@ -163,7 +200,7 @@ class Postgres:
         self._connection.close()
 
 
-_SYSTEMS = {"hqueue": Shared, "rabbitmq": RabbitMQ, "postgres": Postgres}
+_SYSTEMS = {"hqueue": Shared, "kafka": Kafka, "rabbitmq": RabbitMQ, "postgres": Postgres}
 
 
 def open_queue(system: str, **given: Any) -> WorkQueue:

@@ -58,6 +58,7 @@ class ConsumerProcesses:
         messages: int,
         given: Mapping[str, str],
         meanwhile: Callable[[], None] = lambda: None,
+        before: Callable[[], None] = lambda: None,
     ) -> tuple[float, list[float]]:
         """Let consumers take messages and acknowledge them all.
 
@@ -66,6 +67,7 @@ class ConsumerProcesses:
             messages: how many messages there are.
             given: what each consumer is made of.
             meanwhile: called once they began.
+            before: called once they are made, before they begin.
 
         Returns:
             How many seconds it took until all were acknowledged, and how many milliseconds each
@@ -73,6 +75,7 @@ class ConsumerProcesses:
         """
         chosen = self._processes[:consumers]
         self._ask(chosen, {"do": "open", **given})
+        before()
         began_s = time.monotonic()
         self._ask(chosen, {"do": "begin"})
         meanwhile()

@@ -1,4 +1,6 @@
-"""The work queues that share groups are compared with: RabbitMQ's quorum queues, and a table."""
+"""The work queues that share groups are compared with: Kafka's share groups, RabbitMQ's quorum
+queues, and a table of PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .kafka.broker import running_broker
 from .rival_servers import running_postgres, running_rabbitmq
+from .share_kafka import KafkaShares
 
 __all__ = ["Rivals", "running_rivals"]
 
@@ -21,17 +25,18 @@ QUORUM = {"x-queue-type": "quorum"}
 
 @contextlib.contextmanager
 def running_rivals() -> Iterator[Rivals]:
-    """Both systems, with servers of their own that are ended afterwards: no process is left."""
+    """All systems, with servers of their own that are ended afterwards: no process is left."""
     with (
         tempfile.TemporaryDirectory(prefix="hqueue-bench-") as folder,
         contextlib.ExitStack() as stack,
     ):
         Path(folder).chmod(0o711)  # The database's server may have another user.
-        folders = [Path(folder, name) for name in ("rabbitmq", "postgres")]
+        folders = [Path(folder, name) for name in ("rabbitmq", "postgres", "kafka")]
         for each in folders:
             each.mkdir()
         broker = stack.enter_context(running_rabbitmq(folders[0]))
-        yield Rivals(broker, stack.enter_context(running_postgres(folders[1])))
+        database = stack.enter_context(running_postgres(folders[1]))
+        yield Rivals(broker, database, stack.enter_context(running_broker(folders[2])).address)
 
 
 class Rivals:
@@ -40,12 +45,14 @@ class Rivals:
     Args:
         rabbitmq: the broker's URL.
         postgres: the database's address.
+        kafka: the broker's address.
     """
 
-    def __init__(self, rabbitmq: str, postgres: str) -> None:
+    def __init__(self, rabbitmq: str, postgres: str, kafka: str) -> None:
         import pika  # noqa: PLC0415 - Only this case needs them.
         import psycopg  # noqa: PLC0415
 
+        self.kafka = KafkaShares(kafka)
         self._addresses = {"rabbitmq": rabbitmq, "postgres": postgres}
         self._broker = partial(pika.BlockingConnection, pika.URLParameters(rabbitmq))
         self._properties = pika.BasicProperties(delivery_mode=2)

@@ -29,9 +29,9 @@ LONG_MS = 86_400_000
 
 
 def shares(bench: Bench) -> Iterator[Comparison]:
-    """A share group works off a queue, beside a quorum queue of RabbitMQ and a table of PostgreSQL
-    whose rows are locked; how long a message takes to a consumer; and what the group's state costs.
-    Each consumer is a process.
+    """A share group works off a queue, beside a share group of Kafka, a quorum queue of RabbitMQ,
+    and a table of PostgreSQL whose rows are locked; how long a message takes to a consumer; and
+    what the group's state costs. Each consumer is a process.
     """
     with running_rivals() as rivals, ConsumerProcesses() as processes:
         yield from _rates(bench, processes, rivals)
@@ -59,6 +59,11 @@ def _rates(bench: Bench, processes: ConsumerProcesses, rivals: Rivals) -> Iterat
         given = {**rivals.given(system), **how}
         return rivals_count / processes.run(consumers, rivals_count, given)[0]
 
+    def kafka(number: int, consumers: int) -> float:
+        given = rivals.kafka.given(number)
+        fill = partial(rivals.kafka.fill, given, values * (count // A_BATCH))
+        return count / processes.run(consumers, count, given, before=fill)[0]
+
     for consumers in (1, CONSUMERS):
         runs: dict[Any, Callable[[], float]] = {
             (how, number): partial(share, queue, how, consumers)
@@ -67,6 +72,8 @@ def _rates(bench: Bench, processes: ConsumerProcesses, rivals: Rivals) -> Iterat
         }
         for how in ("each", "batches"):
             runs[how] = partial(rival, "rabbitmq", consumers, how=how)
+        for number in queues:
+            runs["kafka", number] = partial(kafka, number, consumers)
         runs["table"] = partial(rival, "postgres", consumers)
         figures = compare(runs, bench.rounds)
         title = f"work off, {consumers} consumer{'s' * (consumers > 1)}"
@@ -74,6 +81,7 @@ def _rates(bench: Bench, processes: ConsumerProcesses, rivals: Rivals) -> Iterat
             for number in queues:
                 what = f"{how}, {number} partition{'s' * (number > 1)}"
                 for rival_name, key in (
+                    ("Kafka, ShareConsumer", ("kafka", number)),
                     (f"RabbitMQ, acknowledged {_ACKNOWLEDGED[against]}", against),
                     ("PostgreSQL, SKIP LOCKED", "table"),
                 ):
@@ -115,8 +123,13 @@ def _latency(bench: Bench, processes: ConsumerProcesses, rivals: Rivals) -> Iter
             given = {**rivals.given("rabbitmq"), "how": "each"}
             return processes.run(consumers, number, given, send)[1]
 
+    def kafka(consumers: int) -> list[float]:
+        given = rivals.kafka.given(1)
+        with rivals.kafka.sender(given) as send:
+            return processes.run(consumers, number, given, partial(publish, send, number))[1]
+
     for consumers in (1, 4):
-        p99: dict[str, list[float]] = {"share": [], "rabbitmq": []}
+        p99: dict[str, list[float]] = {"share": [], "rabbitmq": [], "kafka": []}
 
         def p50(
             name: str,
@@ -131,18 +144,20 @@ def _latency(bench: Bench, processes: ConsumerProcesses, rivals: Rivals) -> Iter
         runs = {
             "share": partial(p50, "share", share),
             "rabbitmq": partial(p50, "rabbitmq", rabbitmq),
+            "kafka": partial(p50, "kafka", kafka),
         }
         figures = compare(runs, bench.rounds)
         for what, found in (
             ("p50", figures),
             ("p99", {name: tuple(each[WARM_ROUNDS:]) for name, each in p99.items()}),
         ):
-            yield Comparison(
-                f"put to hand-out at {RATE_PER_S:,} msg/s, {consumers} consumer"
-                f"{'s' * (consumers > 1)}, {what}",
-                "ShareConsumer, iterated", "RabbitMQ", "ms",
-                found["share"], found["rabbitmq"], 2, at_most=True,
-            )  # fmt: skip
+            for rival_name, key in (("Kafka, ShareConsumer", "kafka"), ("RabbitMQ", "rabbitmq")):
+                yield Comparison(
+                    f"put to hand-out at {RATE_PER_S:,} msg/s, {consumers} consumer"
+                    f"{'s' * (consumers > 1)}, {what}",
+                    "ShareConsumer, iterated", rival_name, "ms",
+                    found["share"], found[key], 2, at_most=True,
+                )  # fmt: skip
 
 
 def _state(bench: Bench) -> Iterator[Comparison]:
@@ -228,7 +243,7 @@ def share_part(command: str, results: Sequence[Comparison]) -> str:
         results: what this case yielded.
     """
     return f"""{origin(command)}, the standalone local
-server, RabbitMQ and PostgreSQL of Debian, each with its defaults, all on the same cores.
+server, Kafka, RabbitMQ and PostgreSQL of Debian, each with its defaults, all on the same cores.
 
 Messages have {VALUE_BYTES} bytes. The systems take turns, round by round. A ratio is the median of
 the rounds, with the lowest and the highest. Absolute figures are medians on this machine.

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from .push import publish
+from .share_consumers import open_queue
 from .share_processes import ConsumerProcesses
 from .share_rivals import Rivals, running_rivals
 
@@ -20,9 +21,10 @@ VALUES = [b"%0100d" % number for number in range(3_000)]
 def rivals() -> Iterator[Rivals]:
     with running_rivals() as running:
         started = psutil.Process().children(recursive=True)
-        assert {"epmd", "postgres"} <= {each.name() for each in started}
+        assert {"epmd", "postgres", "java"} <= {each.name() for each in started}
         yield running
-    assert not any(each.is_running() for each in started)
+    _, left = psutil.wait_procs(started, timeout=10)  # The last ones end by themselves.
+    assert not left
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +47,19 @@ def test_consumers_take_and_acknowledge_all(
     assert 0 < seconds < 60
     assert not took_ms, "these values have no time"
     assert rivals.left(system) == 0
+
+
+@pytest.mark.parametrize("consumers", [1, 2])
+def test_consumers_of_kafka_take_and_acknowledge_all(
+    consumers: int, rivals: Rivals, processes: ConsumerProcesses
+) -> None:
+    given = rivals.kafka.given(2)
+    seconds, took_ms = processes.run(
+        consumers, len(VALUES), given, before=lambda: rivals.kafka.fill(given, VALUES)
+    )
+    assert 0 < seconds < 60
+    assert not took_ms, "these values have no time"
+    open_queue(**given).close()  # It would raise an error if the group still had messages.
 
 
 def test_the_time_of_each_message_is_known(rivals: Rivals, processes: ConsumerProcesses) -> None:

@@ -53,8 +53,11 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
+group.share.min.heartbeat.interval.ms=1000
+group.share.heartbeat.interval.ms=1000
 """
-"""What one broker alone needs. How it stores and answers is left at Kafka's defaults."""
+"""What one broker alone needs, and heartbeats that let consumers join a share group soon. How it
+stores and answers is left at Kafka's defaults."""
 
 
 @dataclasses.dataclass(frozen=True)
