@@ -150,6 +150,14 @@ $(DOCS_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
+.PHONY: monitoring
+monitoring: $(STAMP)  ## write the pages, the dashboard and the alerts that follow from the list of metrics
+	$(BIN)/python -m tests.monitoring
+
+.PHONY: test-monitoring
+test-monitoring: $(STAMP)  ## test the alerts with promtool, and the dashboard on a Prometheus that scrapes real roles; a minute or two
+	$(BIN)/python -m pytest -m "prometheus and not servers" tests/monitoring
+
 .PHONY: docs
 docs: $(DOCS_STAMP)  ## build the documentation into site/; a dead link or name fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -8,10 +8,11 @@ import json
 import secrets
 from collections.abc import Collection
 
-from hqueue import Client, HQueueError, SettingsError
+from hqueue import Client, HQueueError, SettingsError, __version__
 from hqueue.engine import Engine
 from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
 from hqueue.metadata.access_rules import Operation
+from hqueue.metrics.families import describe_process
 from hqueue.net.audit import Audit
 from hqueue.net.guard import PortGuard
 from hqueue.net.peers import host_of
@@ -37,6 +38,7 @@ from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
 from hqueue_workers.node.runtime import Runtime, ready
 from hqueue_workers.node.security_metrics import PortSecurityMetrics, QuotaRefusals
+from hqueue_workers.node.session_metrics import SessionMetrics
 from hqueue_workers.node.settings import WorkerSettings
 from hqueue_workers.node.skipped import SkippedMessages
 
@@ -72,6 +74,8 @@ class Worker:
         self._runtime = Runtime(settings.threads)
         self._lease = Lease(self._coordination, self._runtime, self._lost)
         self._metrics = Metrics()
+        describe_process(self._metrics.registry, __version__)
+        self._metrics.registry.register(SessionMetrics(lambda: self._well))
         self._metrics.registry.register(SkippedMessages(client.skipped_messages))
         self._metrics.registry.register(PortSecurityMetrics(security))
         self._quotas = Quotas(QuotaRules(settings.quotas))
@@ -261,9 +265,13 @@ class Worker:
         )
         return health
 
+    @property
+    def _well(self) -> bool:
+        """Whether the worker may deliver, if it delivers at all."""
+        return self._lease.holds or not self._settings.push
+
     async def _health_page(self) -> Answer:
-        push = self._settings.push
-        well = self._lease.holds or not push
+        push, well = self._settings.push, self._well
         document: dict[str, object] = {"status": "waiting for ZooKeeper"}
         if well:
             document["status"] = "delivering" if push else "serving"

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from hqueue.metrics.families import counter, counts, gauge, histogram
 from hqueue_workers.api.scanners import ScannerTable
 
 __all__ = ["ApiMetrics"]
-
-LATENCY_BUCKETS_S = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
-)  # fmt: skip
 
 
 class ApiMetrics:
@@ -26,19 +23,8 @@ class ApiMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry, scanners: ScannerTable) -> None:
-        self._calls = Counter(
-            "hqueue_api_calls",
-            "Calls of the Thrift API that were answered, by method and result.",
-            ("method", "result"),
-            registry=registry,
-        )
-        self._latency = Histogram(
-            "hqueue_api_call_seconds",
-            "Time from the end of receiving a call of the Thrift API to its answer.",
-            ("method",),
-            buckets=LATENCY_BUCKETS_S,
-            registry=registry,
-        )
+        self._calls = counter("hqueue_api_calls", registry)
+        self._latency = histogram("hqueue_api_call_seconds", registry)
         registry.register(_Scanners(scanners))
 
     def count(self, method: str, result: str, took_ms: float) -> None:
@@ -53,17 +39,10 @@ class _Scanners(Collector):
     def __init__(self, scanners: ScannerTable) -> None:
         self._scanners = scanners
 
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        yield GaugeMetricFamily(
-            "hqueue_api_scanners", "Open scanners of the Thrift API.", value=len(self._scanners)
-        )
-        yield GaugeMetricFamily(
-            "hqueue_api_scanners_bytes",
-            "Approximate bytes that scanners hold between calls.",
-            value=self._scanners.held_bytes,
-        )
-        yield CounterMetricFamily(
-            "hqueue_api_scanners_expired",
-            "Scanners that expired because they were unused.",
-            value=self._scanners.expired,
-        )
+    def collect(self) -> Iterator[Metric]:
+        scanners, held = gauge("hqueue_api_scanners"), gauge("hqueue_api_scanners_bytes")
+        expired = counts("hqueue_api_scanners_expired")
+        scanners.add_metric([], len(self._scanners))
+        held.add_metric([], self._scanners.held_bytes)
+        expired.add_metric([], self._scanners.expired)
+        yield from (scanners, held, expired)

@@ -15,8 +15,10 @@ from hqueue import (
     HQueueError,
     InvalidInputError,
     SettingsError,
+    __version__,
 )
 from hqueue.metadata.managers import HubInfo, HubRegistration
+from hqueue.metrics.families import describe_process
 from hqueue.net.guard import PortGuard
 from hqueue.net.quotas import QuotaRules, Quotas
 from hqueue.net.security import security_of
@@ -42,6 +44,7 @@ from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime, ready
 from hqueue_workers.node.security_metrics import PortSecurityMetrics, QuotaRefusals
+from hqueue_workers.node.session_metrics import SessionMetrics
 from hqueue_workers.node.skipped import SkippedMessages
 
 __all__ = ["Hub"]
@@ -110,6 +113,8 @@ class Hub:
         self._server: ThriftServer | None = None
         self.metrics = HubMetrics(self._figures, self._pending)
         """What it shows of itself."""
+        describe_process(self.metrics.registry, __version__)
+        self.metrics.registry.register(SessionMetrics(lambda: self.holds))
         self.metrics.registry.register(SkippedMessages(client.skipped_messages))
         self.metrics.registry.register(PortSecurityMetrics(self._security))
         self._quotas = Quotas(QuotaRules(settings.quotas))

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-__all__ = ["HubMetrics", "QueueFigures", "SubscriptionLag"]
+from hqueue.metrics.families import counter, gauge, histogram
 
-LATENCY_BUCKETS_S = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
-)  # fmt: skip
+__all__ = ["HubMetrics", "QueueFigures", "SubscriptionLag"]
 
 
 class SubscriptionLag(NamedTuple):
@@ -66,46 +64,25 @@ class HubMetrics:
         self, figures: Callable[[], Mapping[str, QueueFigures]], pending: Callable[[], int]
     ) -> None:
         self.registry = CollectorRegistry()
-        self.take_overs = self._counter("takeovers", "Topics that this hub took over.")
-        self.redirects = self._counter("redirects", "Calls answered with another hub's address.")
-        self.fenced = self._counter(
-            "fenced_topics", "Topics of this hub that another owner fenced off."
-        )
-        self.appends = self._counter("appends", "Batches appended.")
-        self.published = self._counter("published_messages", "Messages published.")
-        self.failed = self._counter("failed_publishes", "Publishes that ended with an error.")
-        self.delivered = self._counter("delivered_messages", "Messages delivered to subscribers.")
-        self.retried = self._counter(
-            "retried_messages", "Messages that subscribers asked to have delivered again."
-        )
-        self.rejected = self._counter("rejected_messages", "Messages that subscribers rejected.")
-        self.unanswered = self._counter(
-            "unanswered_calls", "Calls that subscribers did not answer."
-        )
-        self.halved = self._counter(
-            "halved_calls",
-            "Unanswered calls that were repeated with half their messages, to isolate the one that "
-            "ends the subscriber.",
-        )
-        self.dropped = self._counter(
-            "dropped_messages",
-            "Messages dropped because more were waiting than a subscription allows.",
-        )
-        self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
-        self.latency = Histogram(
-            "hqueue_hub_publish_latency_seconds",
-            "Time from a publish's arrival until its messages are in the log.",
-            buckets=LATENCY_BUCKETS_S,
-            registry=self.registry,
-        )
+        self.take_overs = counter("hqueue_hub_takeovers", self.registry)
+        self.redirects = counter("hqueue_hub_redirects", self.registry)
+        self.fenced = counter("hqueue_hub_fenced_topics", self.registry)
+        self.appends = counter("hqueue_hub_appends", self.registry)
+        self.published = counter("hqueue_hub_published_messages", self.registry)
+        self.failed = counter("hqueue_hub_failed_publishes", self.registry)
+        self.delivered = counter("hqueue_hub_delivered_messages", self.registry)
+        self.retried = counter("hqueue_hub_retried_messages", self.registry)
+        self.rejected = counter("hqueue_hub_rejected_messages", self.registry)
+        self.unanswered = counter("hqueue_hub_unanswered_calls", self.registry)
+        self.halved = counter("hqueue_hub_halved_calls", self.registry)
+        self.dropped = counter("hqueue_hub_dropped_messages", self.registry)
+        self.dead_letters = counter("hqueue_hub_dead_letters", self.registry)
+        self.latency = histogram("hqueue_hub_publish_latency_seconds", self.registry)
         self.registry.register(_Gauges(figures, pending))
 
     def page(self) -> bytes:
         """All metrics, in Prometheus's text format."""
         return generate_latest(self.registry)
-
-    def _counter(self, name: str, text: str) -> Counter:
-        return Counter(f"hqueue_hub_{name}", text, registry=self.registry)
 
 
 class _Gauges(Collector):
@@ -118,26 +95,9 @@ class _Gauges(Collector):
         self._pending = pending
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        topics = GaugeMetricFamily(
-            "hqueue_hub_topics", "Topics that this hub owns.", labels=["queue"]
-        )
-        partitions = GaugeMetricFamily(
-            "hqueue_hub_partitions", "Partitions that this hub has claimed.", labels=["queue"]
-        )
-        subscriptions = GaugeMetricFamily(
-            "hqueue_hub_subscriptions", "Subscriptions attached to this hub.", labels=["queue"]
-        )
-        labels = ["queue", "topic", "subscriber"]
-        messages = GaugeMetricFamily(
-            "hqueue_hub_lag_messages",
-            "Messages of a topic not yet delivered to a subscription.",
-            labels=labels,
-        )
-        age = GaugeMetricFamily(
-            "hqueue_hub_lag_seconds",
-            "Age of the oldest message not yet delivered to a subscription.",
-            labels=labels,
-        )
+        topics, partitions = gauge("hqueue_hub_topics"), gauge("hqueue_hub_partitions")
+        subscriptions = gauge("hqueue_hub_subscriptions")
+        messages, age = gauge("hqueue_hub_lag_messages"), gauge("hqueue_hub_lag_seconds")
         for queue, figures in self._figures().items():
             for lag in figures.lags:
                 messages.add_metric([queue, lag.topic, lag.subscriber], lag.messages)
@@ -150,6 +110,6 @@ class _Gauges(Collector):
         yield partitions
         yield messages
         yield age
-        pending = GaugeMetricFamily("hqueue_hub_pending_bytes", "Bytes that wait to be appended.")
+        pending = gauge("hqueue_hub_pending_bytes")
         pending.add_metric([], self._pending())
         yield pending

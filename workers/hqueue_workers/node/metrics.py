@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from hqueue import GroupDescription
 from hqueue.metadata import SubscriptionKey
+from hqueue.metrics.families import counter, counts, gauge, histogram
 
 __all__ = ["DeliveryMetrics", "Lag", "Metrics"]
-
-LABELS = ("queue", "partition", "subscriber")
-GROUP_LABELS = ("queue", "partition", "group")
-LATENCY_BUCKETS_S = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600,
-)  # fmt: skip
 
 
 class Lag(NamedTuple):
@@ -36,36 +31,14 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.delivered = self._counter(
-            "delivered_messages", "Messages delivered, without repeated deliveries."
-        )
-        self.retried = self._counter(
-            "retried_messages", "Messages that the subscriber asked to have delivered again."
-        )
-        self.rejected = self._counter("rejected_messages", "Messages that the subscriber rejected.")
-        self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
-        self.unanswered = self._counter(
-            "unanswered_calls", "Calls that the subscriber did not answer."
-        )
-        self.halved = self._counter(
-            "halved_calls",
-            "Unanswered calls that were repeated with half their messages, to isolate the one that "
-            "ends the subscriber.",
-        )
-        self.latency = Histogram(
-            "hqueue_delivery_latency_seconds",
-            "Time from the write of a call's first message to the subscriber's answer.",
-            LABELS,
-            buckets=LATENCY_BUCKETS_S,
-            registry=self.registry,
-        )
-        self.notified = Counter(
-            "hqueue_append_notifications",
-            "Batches that arrived with append notifications; batches that were not authenticated "
-            "were read from HBase.",
-            ("authenticated",),
-            registry=self.registry,
-        )
+        self.delivered = counter("hqueue_delivered_messages", self.registry)
+        self.retried = counter("hqueue_retried_messages", self.registry)
+        self.rejected = counter("hqueue_rejected_messages", self.registry)
+        self.dead_letters = counter("hqueue_dead_letters", self.registry)
+        self.unanswered = counter("hqueue_unanswered_calls", self.registry)
+        self.halved = counter("hqueue_halved_calls", self.registry)
+        self.latency = histogram("hqueue_delivery_latency_seconds", self.registry)
+        self.notified = counter("hqueue_append_notifications", self.registry)
         self._gauges = _Gauges()
         self.registry.register(self._gauges)
 
@@ -88,9 +61,6 @@ class Metrics:
     def count_notified(self, *, vouched: bool) -> None:
         """Count a batch that came with a notification."""
         self.notified.labels("yes" if vouched else "no").inc()
-
-    def _counter(self, name: str, text: str) -> Counter:
-        return Counter(f"hqueue_{name}", text, LABELS, registry=self.registry)
 
 
 class DeliveryMetrics:
@@ -151,17 +121,10 @@ class _Gauges(Collector):
         self.groups: Sequence[GroupDescription] = ()
 
     def collect(self) -> Iterator[Metric]:
-        claimed = GaugeMetricFamily(
-            "hqueue_partitions_claimed", "Partitions that this worker serves."
-        )
+        claimed = gauge("hqueue_partitions_claimed")
         claimed.add_metric([], self.claimed)
         yield claimed
-        messages = GaugeMetricFamily(
-            "hqueue_lag_messages", "Messages not delivered yet, of all topics.", labels=LABELS
-        )
-        age = GaugeMetricFamily(
-            "hqueue_lag_seconds", "Age of the oldest message not delivered yet.", labels=LABELS
-        )
+        messages, age = gauge("hqueue_lag_messages"), gauge("hqueue_lag_seconds")
         for lag in self.lags:
             labels = [lag.key.queue, str(lag.key.partition), lag.key.subscriber]
             messages.add_metric(labels, lag.messages)
@@ -171,19 +134,8 @@ class _Gauges(Collector):
         yield from self._collect_groups()
 
     def _collect_groups(self) -> Iterator[Metric]:
-        members = GaugeMetricFamily(
-            "hqueue_group_members", "Consumers in a group.", labels=["group"]
-        )
-        messages = GaugeMetricFamily(
-            "hqueue_group_lag_messages",
-            "Messages after a group's committed offset, of all topics.",
-            labels=GROUP_LABELS,
-        )
-        age = GaugeMetricFamily(
-            "hqueue_group_lag_seconds",
-            "Age of the oldest message after a group's committed offset.",
-            labels=GROUP_LABELS,
-        )
+        members = gauge("hqueue_group_members")
+        messages, age = gauge("hqueue_group_lag_messages"), gauge("hqueue_group_lag_seconds")
         for group in self.groups:
             members.add_metric([group.group], len(group.members))
             for each in group.partitions:
@@ -197,21 +149,12 @@ class _Gauges(Collector):
         yield from self._collect_shared()
 
     def _collect_shared(self) -> Iterator[Metric]:
-        families = [
-            GaugeMetricFamily(f"hqueue_share_group_{name}", text, labels=GROUP_LABELS)
-            for name, text in (
-                ("acquired_messages", "Messages that consumers of a share group hold now."),
-                ("redelivered_messages", "Held messages that were delivered before."),
-                ("released_messages", "Messages that were released and wait for a consumer."),
-                ("delayed_messages", "Messages that wait for their time."),
-                ("acquired_seconds", "Age of the oldest message that a consumer holds."),
-            )
-        ]
-        letters = CounterMetricFamily(
-            "hqueue_share_group_rejected_messages",
-            "Messages of a share group that became dead letters.",
-            labels=(*GROUP_LABELS, "reason"),
-        )
+        names = (
+            "acquired_messages", "redelivered_messages", "released_messages", "delayed_messages",
+            "acquired_seconds",
+        )  # fmt: skip
+        families = [gauge(f"hqueue_share_group_{name}") for name in names]
+        letters = counts("hqueue_share_group_rejected_messages")
         for group in self.groups:
             for each in group.partitions:
                 if each.shared is not None:

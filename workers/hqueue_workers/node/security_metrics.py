@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hqueue.metrics.families import counts, gauge
 from hqueue.net.quotas import Quotas
 from hqueue.net.security import PortSecurity
 
@@ -24,20 +25,9 @@ class PortSecurityMetrics(Collector):
         self._security = security
 
     def collect(self) -> Iterator[Metric]:
-        refused = CounterMetricFamily(
-            "hqueue_refused_connections",
-            "Connections that a port of this process refused.",
-            labels=["port", "reason"],
-        )
-        plaintext = CounterMetricFamily(
-            "hqueue_plaintext_connections",
-            "Connections without TLS that a port of this process accepted (tls_optional).",
-            labels=["port"],
-        )
-        expires = GaugeMetricFamily(
-            "hqueue_certificate_expiration_timestamp_seconds",
-            "Time at which the certificate of this process's ports expires.",
-        )
+        refused = counts("hqueue_refused_connections")
+        plaintext = counts("hqueue_plaintext_connections")
+        expires = gauge("hqueue_certificate_expiration_timestamp_seconds")
         if self._security is not None:
             for guard in list(self._security.guards):
                 for reason, count in sorted(guard.refused.items()):
@@ -59,11 +49,7 @@ class QuotaRefusals(Collector):
         self._quotas = quotas
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        refused = CounterMetricFamily(
-            "hqueue_quota_refusals",
-            "Calls that were refused because their callers exceeded their quotas.",
-            labels=["port", "limit"],
-        )
+        refused = counts("hqueue_quota_refusals")
         for each in list(self._quotas.ports):
             for limit, count in sorted(each.refused.items()):
                 refused.add_metric([each.port, limit], count)

@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from hqueue.metadata import PartitionKey
+from hqueue.metrics.families import counts
 
 __all__ = ["SkippedMessages"]
 
@@ -23,11 +24,7 @@ class SkippedMessages(Collector):
         self._messages = messages
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        skipped = CounterMetricFamily(
-            "hqueue_skipped_messages",
-            "Unreadable messages that were skipped because an operator allowed it.",
-            labels=["queue", "partition"],
-        )
+        skipped = counts("hqueue_skipped_messages")
         for key, messages in sorted(self._messages().items()):
             skipped.add_metric([key.queue, str(key.partition)], messages)
         yield skipped

@@ -1,0 +1,360 @@
+"""The list of all metrics. The roles make their metrics from it, and so do the reference page, the
+dashboard and the rules of alerts: ``make monitoring`` writes these files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hqueue.metrics.metric import LATENCY_BUCKETS_S, Metric, Role
+
+__all__ = ["METRICS", "PROCESS_METRICS", "metrics_of"]
+
+WORKER, HUB, API, CLIENT, WORK = ("worker",), ("hub",), ("api",), ("client", "work"), ("work",)
+ROLES = ("worker", "hub", "work")
+SERVERS = ("worker", "hub")
+
+DELIVERY_LABELS = ("queue", "partition", "subscriber")
+GROUP_LABELS = ("queue", "partition", "group")
+DELIVERY_BUCKETS_S = (*LATENCY_BUCKETS_S, 300.0, 3_600.0)
+
+
+def _counter(
+    name: str,
+    text: str,
+    roles: tuple[Role, ...],
+    labels: tuple[str, ...] = (),
+    unit: str = "messages",
+    *,
+    notes: str = "",
+) -> Metric:
+    return Metric(f"hqueue_{name}", "counter", text, labels, unit, roles, notes)
+
+
+def _gauge(
+    name: str,
+    text: str,
+    roles: tuple[Role, ...],
+    labels: tuple[str, ...] = (),
+    unit: str = "messages",
+    *,
+    notes: str = "",
+) -> Metric:
+    return Metric(f"hqueue_{name}", "gauge", text, labels, unit, roles, notes)
+
+
+def _seconds(
+    name: str,
+    text: str,
+    roles: tuple[Role, ...],
+    labels: tuple[str, ...] = (),
+    buckets: tuple[float, ...] = LATENCY_BUCKETS_S,
+) -> Metric:
+    return Metric(f"hqueue_{name}", "histogram", text, labels, "seconds", roles, "", buckets)
+
+
+HALVED = (
+    "Unanswered calls that were repeated with half their messages, to isolate the one that ends "
+    "the subscriber."
+)
+FATAL = "[One of the messages may be fatal](../push.md#messages-that-end-their-subscriber)."
+SAME_WORKERS = "For some seconds two workers may expose a group: take the `max` over instances."
+
+_PROCESSES = (
+    _gauge(
+        "build_info",
+        "1, with the version of HQueue that the process runs.",
+        ROLES,
+        ("version",),
+        "1",
+    ),
+    _gauge(
+        "session_certain",
+        "1 while the session with ZooKeeper certainly lives; 0 while the process may not act.",
+        SERVERS,
+        (),
+        "1",
+        notes="A worker that only serves the Thrift API has no session of its own and shows 1.",
+    ),
+    _counter(
+        "skipped_messages",
+        "Unreadable messages that were skipped because an operator allowed it.",
+        SERVERS,
+        ("queue", "partition"),
+        notes="[`hqueue verify --skip`](../operating.md#the-command-line-in-scripts) allows it.",
+    ),
+    _counter(
+        "refused_connections",
+        "Connections that a port of this process refused.",
+        SERVERS,
+        ("port", "reason"),
+        "connections",
+        notes="[Security](../security.md#refusals) lists the reasons.",
+    ),
+    _counter(
+        "plaintext_connections",
+        "Connections without TLS that a port of this process accepted (tls_optional).",
+        SERVERS,
+        ("port",),
+        "connections",
+        notes="See [the move to TLS](../security.md#moving-a-running-cluster-to-tls).",
+    ),
+    _gauge(
+        "certificate_expiration_timestamp_seconds",
+        "Time at which the certificate of this process's ports expires.",
+        SERVERS,
+        (),
+        "seconds since 1970",
+        notes="Only with `tls`.",
+    ),
+    _counter(
+        "quota_refusals",
+        "Calls that were refused because their callers exceeded their quotas.",
+        SERVERS,
+        ("port", "limit"),
+        "calls",
+        notes="See [Quotas](../security.md#quotas).",
+    ),
+)
+
+_DELIVERY = (
+    _gauge("partitions_claimed", "Partitions that this worker serves.", WORKER, (), "partitions"),
+    _gauge("lag_messages", "Messages not delivered yet, of all topics.", WORKER, DELIVERY_LABELS),
+    _gauge(
+        "lag_seconds",
+        "Age of the oldest message not delivered yet.",
+        WORKER,
+        DELIVERY_LABELS,
+        "seconds",
+    ),
+    _counter(
+        "delivered_messages",
+        "Messages delivered, without repeated deliveries.",
+        WORKER,
+        DELIVERY_LABELS,
+    ),
+    _counter(
+        "retried_messages",
+        "Messages that the subscriber asked to have delivered again.",
+        WORKER,
+        DELIVERY_LABELS,
+    ),
+    _counter(
+        "rejected_messages", "Messages that the subscriber rejected.", WORKER, DELIVERY_LABELS
+    ),
+    _counter("dead_letters", "Messages that became dead letters.", WORKER, DELIVERY_LABELS),
+    _counter(
+        "unanswered_calls",
+        "Calls that the subscriber did not answer.",
+        WORKER,
+        DELIVERY_LABELS,
+        "calls",
+    ),
+    _counter("halved_calls", HALVED, WORKER, DELIVERY_LABELS, "calls", notes=FATAL),
+    _seconds(
+        "delivery_latency_seconds",
+        "Time from the write of a call's first message to the subscriber's answer.",
+        WORKER,
+        DELIVERY_LABELS,
+        DELIVERY_BUCKETS_S,
+    ),
+    _counter(
+        "append_notifications",
+        "Batches that arrived with append notifications; batches that were not authenticated were "
+        "read from HBase.",
+        WORKER,
+        ("authenticated",),
+        "batches",
+        notes="`authenticated` is `no` for batches of strangers and of producers without the key.",
+    ),
+)
+
+_GROUPS = (
+    _gauge(
+        "group_members",
+        "Consumers in a group.",
+        WORKER,
+        ("group",),
+        "consumers",
+        notes=SAME_WORKERS,
+    ),
+    _gauge(
+        "group_lag_messages",
+        "Messages after a group's committed offset, of all topics.",
+        WORKER,
+        GROUP_LABELS,
+        notes=f"Of a share group: messages that are not done. {SAME_WORKERS}",
+    ),
+    _gauge(
+        "group_lag_seconds",
+        "Age of the oldest message after a group's committed offset.",
+        WORKER,
+        GROUP_LABELS,
+        "seconds",
+        notes=SAME_WORKERS,
+    ),
+    _gauge(
+        "share_group_acquired_messages",
+        "Messages that consumers of a share group hold now.",
+        WORKER,
+        GROUP_LABELS,
+        notes="See [Consumer groups](../operating.md#consumer-groups).",
+    ),
+    _gauge(
+        "share_group_redelivered_messages",
+        "Held messages that were delivered before.",
+        WORKER,
+        GROUP_LABELS,
+    ),
+    _gauge(
+        "share_group_released_messages",
+        "Messages that were released and wait for a consumer.",
+        WORKER,
+        GROUP_LABELS,
+    ),
+    _gauge(
+        "share_group_delayed_messages",
+        "Messages that wait for their time.",
+        WORKER,
+        GROUP_LABELS,
+        notes="As far as consumers have read.",
+    ),
+    _gauge(
+        "share_group_acquired_seconds",
+        "Age of the oldest message that a consumer holds.",
+        WORKER,
+        GROUP_LABELS,
+        "seconds",
+    ),
+    _counter(
+        "share_group_rejected_messages",
+        "Messages of a share group that became dead letters.",
+        WORKER,
+        (*GROUP_LABELS, "reason"),
+        notes="Each message counts once. `reason` is `rejected` by the program, or `exhausted` by "
+        "`deliveries_max` deliveries.",
+    ),
+)
+
+_HUB = (
+    _gauge("hub_topics", "Topics that this hub owns.", HUB, ("queue",), "topics"),
+    _gauge(
+        "hub_partitions", "Partitions that this hub has claimed.", HUB, ("queue",), "partitions"
+    ),
+    _gauge(
+        "hub_subscriptions",
+        "Subscriptions attached to this hub.",
+        HUB,
+        ("queue",),
+        "subscriptions",
+    ),
+    _gauge(
+        "hub_lag_messages",
+        "Messages of a topic not yet delivered to a subscription.",
+        HUB,
+        ("queue", "topic", "subscriber"),
+        notes="At most 1,000 subscriptions of each queue: those that have been behind for longest.",
+    ),
+    _gauge(
+        "hub_lag_seconds",
+        "Age of the oldest message not yet delivered to a subscription.",
+        HUB,
+        ("queue", "topic", "subscriber"),
+        "seconds",
+        notes="Of the same subscriptions.",
+    ),
+    _counter("hub_takeovers", "Topics that this hub took over.", HUB, (), "topics"),
+    _counter(
+        "hub_fenced_topics", "Topics of this hub that another owner fenced off.", HUB, (), "topics"
+    ),
+    _counter("hub_redirects", "Calls answered with another hub's address.", HUB, (), "calls"),
+    _counter("hub_appends", "Batches appended.", HUB, (), "batches"),
+    _counter("hub_published_messages", "Messages published.", HUB),
+    _counter("hub_failed_publishes", "Publishes that ended with an error.", HUB, (), "calls"),
+    _counter("hub_delivered_messages", "Messages delivered to subscribers.", HUB),
+    _counter(
+        "hub_retried_messages", "Messages that subscribers asked to have delivered again.", HUB
+    ),
+    _counter("hub_rejected_messages", "Messages that subscribers rejected.", HUB),
+    _counter("hub_unanswered_calls", "Calls that subscribers did not answer.", HUB, (), "calls"),
+    _counter("hub_halved_calls", HALVED, HUB, (), "calls", notes=FATAL),
+    _counter(
+        "hub_dropped_messages",
+        "Messages dropped because more were waiting than a subscription allows.",
+        HUB,
+    ),
+    _counter("hub_dead_letters", "Messages that became dead letters.", HUB),
+    _gauge("hub_pending_bytes", "Bytes that wait to be appended.", HUB, (), "bytes"),
+    _seconds(
+        "hub_publish_latency_seconds",
+        "Time from a publish's arrival until its messages are in the log.",
+        HUB,
+    ),
+)
+
+_API = (
+    _counter(
+        "api_calls",
+        "Calls of the Thrift API that were answered, by method and result.",
+        API,
+        ("method", "result"),
+        "calls",
+        notes="`result` is `ok`, `illegal_argument`, `queue_state`, `idempotency_key`, "
+        "`scanner_not_found`, `unavailable` or `service_error`.",
+    ),
+    _seconds(
+        "api_call_seconds",
+        "Time from the end of receiving a call of the Thrift API to its answer.",
+        API,
+        ("method",),
+    ),
+    _gauge("api_scanners", "Open scanners of the Thrift API.", API, (), "scanners"),
+    _gauge(
+        "api_scanners_bytes",
+        "Approximate bytes that scanners hold between calls.",
+        API,
+        (),
+        "bytes",
+    ),
+    _counter(
+        "api_scanners_expired",
+        "Scanners that expired because they were unused.",
+        API,
+        (),
+        "scanners",
+    ),
+)
+
+PROCESS_METRICS = tuple(
+    Metric(name, kind, text, (), unit, ROLES, "Made by `prometheus_client`, on Linux.")
+    for name, kind, text, unit in (
+        ("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.", "bytes"),
+        ("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.", "bytes"),
+        (
+            "process_start_time_seconds",
+            "gauge",
+            "Start time of the process since unix epoch in seconds.",
+            "seconds since 1970",
+        ),
+        (
+            "process_cpu_seconds",
+            "counter",
+            "Total user and system CPU time spent in seconds.",
+            "seconds",
+        ),
+        ("process_open_fds", "gauge", "Number of open file descriptors.", "descriptors"),
+        ("process_max_fds", "gauge", "Maximum number of open file descriptors.", "descriptors"),
+    )
+)
+"""Of the process itself, by the names that all Prometheus clients give them."""
+
+METRICS: dict[str, Metric] = {
+    each.name: each for each in (*_PROCESSES, *_DELIVERY, *_GROUPS, *_HUB, *_API, *PROCESS_METRICS)
+}
+"""All metrics by name, in the order in which they are shown."""
+
+
+def metrics_of(roles: Iterable[Role]) -> list[Metric]:
+    """The metrics that a process exposes that has these roles."""
+    wanted = set(roles)
+    return [each for each in METRICS.values() if wanted.intersection(each.roles)]

@@ -1,0 +1,37 @@
+"""Roles expose the metrics of the list, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import hqueue
+from hqueue.metrics import metrics_of
+from tests.monitoring.roles import exposed, free_port, running
+
+
+def listed(*roles: str) -> dict[str, tuple[str, str]]:
+    return {each.exposed: (each.kind, each.help) for each in metrics_of(roles)}
+
+
+def test_each_role_exposes_the_metrics_of_the_list_and_no_other(
+    make_queue: Callable[..., hqueue.Queue], process_environment: dict[str, str]
+) -> None:
+    queue = make_queue(partitions=1)
+    worker, hub = free_port(), free_port()
+    push = {"HQUEUE_WORKER_METRICS_PORT": worker, "HQUEUE_WORKER_API_PORT": 0}
+    serving = {
+        "HQUEUE_HUB_METRICS_PORT": hub,
+        "HQUEUE_HUB_PORT": 0,
+        "HQUEUE_HUB_HOST": "127.0.0.1",
+    }
+    with (
+        running(
+            "worker", "--host", "127.0.0.1",
+            environment=process_environment, settings=push, port=worker,
+        ),
+        running(
+            "hub", queue.name, environment=process_environment, settings=serving, port=hub
+        ),
+    ):  # fmt: skip
+        assert exposed(worker) == listed("worker", "api")
+        assert exposed(hub) == listed("hub")
