@@ -29,7 +29,7 @@ def promtool(*arguments: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
