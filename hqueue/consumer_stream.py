@@ -17,6 +17,7 @@ from hqueue.runtime.extras import needing_arrow
 from hqueue.runtime.interrupts import is_interruption, is_own
 from hqueue.runtime.steps import Work
 from hqueue.settings.numbers import check_number, check_whole
+from hqueue.watching.observers import OBSERVERS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -69,6 +70,8 @@ class ConsumerStream:
                     return []
                 messages = self._taken(handout, messages_max)
                 if messages:  # What a call before took may have been all of it.
+                    if OBSERVERS:
+                        handout.report()
                     try:
                         return messages
                     finally:

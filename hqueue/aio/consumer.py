@@ -35,6 +35,7 @@ from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.stepwise import BoundWork
 from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.numbers import check_number, check_whole
+from hqueue.watching.observers import OBSERVERS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -179,6 +180,8 @@ class Consumer(LoopConsumer[Consumption]):
             while (handout := await self._next(max(0.0, ends_s - now_s()) * 1e3)) is not None:
                 messages = await self._taken(handout, messages_max)
                 if messages:
+                    if OBSERVERS:
+                        handout.report()
                     self._turns -= len(messages)
                     return messages
             await asyncio.sleep(0)  # A loop that polls lets others have turns.

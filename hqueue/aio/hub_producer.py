@@ -43,7 +43,7 @@ class HubProducer(BufferedSender[str]):
             )
             return await publish(messages[0].topic, messages)
 
-        super().__init__(write, None, **options)
+        super().__init__(write, None, "", **options)
 
     async def __aenter__(self) -> HubProducer:
         return self

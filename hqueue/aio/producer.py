@@ -22,6 +22,7 @@ from hqueue.produce.loop_writer import LoopWriter
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.keyword_options import Unpack
+from hqueue.watching.observers import OBSERVERS, created
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,7 @@ class BufferedSender(Generic[Target]):
     Args:
         write: writes a batch; the messages' IDs, in their order.
         targets: how many targets there may be; None if that is open.
+        queue: the queue.
         options: see `ProducerOptions`.
 
     Raises:
@@ -45,8 +47,10 @@ class BufferedSender(Generic[Target]):
         self,
         write: WriteInLoop[Target],
         targets: int | None,
+        queue: str,
         **options: Unpack[ProducerOptions],
     ) -> None:
+        self._queue = queue
         self._gathering: Gathering[Target, LoopWriter[Target], Delivery[Any]] = Gathering(
             lambda gathered, at_a_time: LoopWriter(gathered, write, at_a_time),
             Delivery,
@@ -95,6 +99,8 @@ class BufferedSender(Generic[Target]):
         extra = None
         if message.key is not None or message.headers:
             extra = message.key, headers_to_put(message)
+        if OBSERVERS:
+            extra = created(self._queue, message, extra)
         return await self._take_value(message.topic, message.value, extra, target, callback)
 
     async def _take_value(
@@ -137,7 +143,7 @@ class Producer(BufferedSender[int]):
     """
 
     def __init__(self, appender: BatchAppender, **options: Unpack[ProducerOptions]) -> None:
-        super().__init__(appender.append, appender.partitions, **options)
+        super().__init__(appender.append, appender.partitions, appender.queue, **options)
         self._appender = appender
 
     async def __aenter__(self) -> Producer:
@@ -200,7 +206,8 @@ class Producer(BufferedSender[int]):
         if type(topic) is not str or type(value) is not bytes:
             made = Message(topic, value)
             topic, value = made.topic, made.value
-        return await self._take_value(topic, value, None, target, callback)
+        extra = created(self._queue, Message(topic, value), None) if OBSERVERS else None
+        return await self._take_value(topic, value, extra, target, callback)
 
     async def send_batch(
         self,

@@ -32,6 +32,7 @@ from hqueue.runtime.stepwise import BoundWork, Stepwise, stepwise
 from hqueue.runtime.threads import try_start
 from hqueue.runtime.turn import Turn
 from hqueue.runtime.waiting import Condition
+from hqueue.watching.observers import OBSERVERS, watched
 
 __all__ = ["Committer", "OnCommit"]
 
@@ -68,6 +69,7 @@ class Committer(Stepwise):
     Args:
         commit: commits positions, and returns the partitions for which that was refused.
         loop: the consumer's loop, if it has one: then no commit has a callback.
+        group: the group's name, for what watches the process.
         waiting_max: this many commits wait; the caller that wants one more waits as well.
         room_s: how long it waits: longer than a commit takes that is given up.
     """
@@ -77,10 +79,12 @@ class Committer(Stepwise):
         commit: BoundWork[[Mapping[PartitionKey, Position]], Collection[PartitionKey]],
         loop: ProgramLoop | None = None,
         *,
+        group: str | None = None,
         waiting_max: int = LATER_MAX,
         room_s: float = ROOM_S,
     ) -> None:
         self._loop = loop
+        self._group = group
         self._waiting_max = waiting_max
         self._room_s = room_s
         self._commit = commit
@@ -293,7 +297,14 @@ class Committer(Stepwise):
             self._less.notify_all()
 
     def _carry_out(self, positions: Mapping[PartitionKey, Position]) -> Work[Any, None]:
-        refused = (yield from self._commit.steps(positions)) if positions else ()
+        if not positions:
+            return
+        work = self._commit.steps(positions)
+        if OBSERVERS:
+            queues, group = {key.queue for key in positions}, self._group or ""
+            queue = queues.pop() if len(queues) == 1 else ""
+            work = watched(work, lambda each: each.settle(queue, group, "commit", len(positions)))
+        refused = yield from work
         if refused:
             raise CommitFailedError(
                 "other consumers have these partitions now, or their offsets were reset",

@@ -22,6 +22,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.loop import is_much
 from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
+from hqueue.watching.observers import OBSERVERS, Received
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,18 +38,23 @@ class Handout(Stepwise):
 
     Args:
         fetched: one batch or more.
+        group: the consumer's group; None without a group.
         reader: decodes them, for a task of an event loop; None for a thread, which does it itself.
     """
 
     __slots__ = (
-        "_fetched", "_left", "_passed", "_reader", "_undecoded", "batch", "last", "lost",
+        "_fetched", "_group", "_left", "_passed", "_reader", "_undecoded", "batch", "last", "lost",
         "messages", "one_by_one", "over",
     )  # fmt: skip
 
     def __init__(
-        self, fetched: FetchedBatches[PartitionKey], reader: LoopReader | None = None
+        self,
+        fetched: FetchedBatches[PartitionKey],
+        group: str | None = None,
+        reader: LoopReader | None = None,
     ) -> None:
         self._fetched = fetched
+        self._group = group
         self._reader = reader
         self._left = collections.deque(fetched.batches)
         self._passed: Position | None = None
@@ -128,6 +134,8 @@ class Handout(Stepwise):
             messages = consumed_messages_of(following, self.key.queue)
         else:
             messages = yield from self._decoded([following], self._messages_of)
+        if OBSERVERS:
+            messages = Received(messages, self.key.queue, self._group)
         if self._undecoded:
             self.messages, self._undecoded = messages, False
             return True
@@ -135,6 +143,11 @@ class Handout(Stepwise):
             self.finish_batch()
         self.batch, self.messages = self._left.popleft(), messages
         return True
+
+    def report(self) -> None:
+        """Report to those that watch the process what was handed out since the last report."""
+        if isinstance(self.messages, Received):
+            self.messages.report()
 
     def finish_batch(self) -> None:
         """All of the batch was handed out."""
@@ -181,6 +194,8 @@ class Handout(Stepwise):
             self._finish_first()
         else:
             self.over = True
+        for each in OBSERVERS:
+            each.received(queue, self._group, (), columns.num_rows)
         return columns
 
     def _messages_of(self, batches: Sequence[Batch]) -> Iterator[ConsumedMessage]:

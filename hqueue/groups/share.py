@@ -96,7 +96,7 @@ class Share(Stepwise):
             loop=loop,
         )
         """The consumer's membership of its group."""
-        self.committer = Committer(self._commit, loop)
+        self.committer = Committer(self._commit, loop, group=group)
         self.callbacks = Callbacks()
         self.topics: frozenset[str] = frozenset()
         """The topics that are read; all if empty."""

@@ -22,6 +22,7 @@ from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import Clock
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Wait, Work
+from hqueue.watching.observers import OBSERVERS
 
 __all__ = ["Stream"]
 
@@ -150,7 +151,7 @@ class Stream:
                 fetched = dataclasses.replace(fetched, batches=batches)
             if fetched.batches:
                 in_loop = None if self._loop is None else self._reads[key].log.loop_reader
-                handout = Handout(fetched, in_loop)
+                handout = Handout(fetched, self._group, in_loop)
                 if self.in_columns:
                     handout.begin()
                 else:
@@ -172,6 +173,8 @@ class Stream:
         messages says so. Before that, no position passes the messages that it works on.
         """
         handout = self.handout
+        if handout is not None and OBSERVERS:
+            handout.report()
         if handout is not None and handout.position is not None:
             self._positions[handout.key] = handout.position
             if handout.over:

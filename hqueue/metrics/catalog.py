@@ -6,51 +6,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hqueue.metrics.metric import LATENCY_BUCKETS_S, Metric, Role
+from hqueue.metrics.client_catalog import CLIENT_METRICS
+from hqueue.metrics.metric import (
+    LATENCY_BUCKETS_S,
+    Metric,
+    Role,
+    counter_of,
+    gauge_of,
+    seconds_of,
+)
 
 __all__ = ["METRICS", "PROCESS_METRICS", "metrics_of"]
 
-WORKER, HUB, API, CLIENT, WORK = ("worker",), ("hub",), ("api",), ("client", "work"), ("work",)
+WORKER, HUB, API = ("worker",), ("hub",), ("api",)
 ROLES = ("worker", "hub", "work")
 SERVERS = ("worker", "hub")
 
 DELIVERY_LABELS = ("queue", "partition", "subscriber")
 GROUP_LABELS = ("queue", "partition", "group")
 DELIVERY_BUCKETS_S = (*LATENCY_BUCKETS_S, 300.0, 3_600.0)
-
-
-def _counter(
-    name: str,
-    text: str,
-    roles: tuple[Role, ...],
-    labels: tuple[str, ...] = (),
-    unit: str = "messages",
-    *,
-    notes: str = "",
-) -> Metric:
-    return Metric(f"hqueue_{name}", "counter", text, labels, unit, roles, notes)
-
-
-def _gauge(
-    name: str,
-    text: str,
-    roles: tuple[Role, ...],
-    labels: tuple[str, ...] = (),
-    unit: str = "messages",
-    *,
-    notes: str = "",
-) -> Metric:
-    return Metric(f"hqueue_{name}", "gauge", text, labels, unit, roles, notes)
-
-
-def _seconds(
-    name: str,
-    text: str,
-    roles: tuple[Role, ...],
-    labels: tuple[str, ...] = (),
-    buckets: tuple[float, ...] = LATENCY_BUCKETS_S,
-) -> Metric:
-    return Metric(f"hqueue_{name}", "histogram", text, labels, "seconds", roles, "", buckets)
 
 
 HALVED = (
@@ -61,14 +35,14 @@ FATAL = "[One of the messages may be fatal](../push.md#messages-that-end-their-s
 SAME_WORKERS = "For some seconds two workers may expose a group: take the `max` over instances."
 
 _PROCESSES = (
-    _gauge(
+    gauge_of(
         "build_info",
         "1, with the version of HQueue that the process runs.",
         ROLES,
         ("version",),
         "1",
     ),
-    _gauge(
+    gauge_of(
         "session_certain",
         "1 while the session with ZooKeeper certainly lives; 0 while the process may not act.",
         SERVERS,
@@ -76,14 +50,14 @@ _PROCESSES = (
         "1",
         notes="A worker that only serves the Thrift API has no session of its own and shows 1.",
     ),
-    _counter(
+    counter_of(
         "skipped_messages",
         "Unreadable messages that were skipped because an operator allowed it.",
         SERVERS,
         ("queue", "partition"),
         notes="[`hqueue verify --skip`](../operating.md#the-command-line-in-scripts) allows it.",
     ),
-    _counter(
+    counter_of(
         "refused_connections",
         "Connections that a port of this process refused.",
         SERVERS,
@@ -91,7 +65,7 @@ _PROCESSES = (
         "connections",
         notes="[Security](../security.md#refusals) lists the reasons.",
     ),
-    _counter(
+    counter_of(
         "plaintext_connections",
         "Connections without TLS that a port of this process accepted (tls_optional).",
         SERVERS,
@@ -99,7 +73,7 @@ _PROCESSES = (
         "connections",
         notes="See [the move to TLS](../security.md#moving-a-running-cluster-to-tls).",
     ),
-    _gauge(
+    gauge_of(
         "certificate_expiration_timestamp_seconds",
         "Time at which the certificate of this process's ports expires.",
         SERVERS,
@@ -107,7 +81,7 @@ _PROCESSES = (
         "seconds since 1970",
         notes="Only with `tls`.",
     ),
-    _counter(
+    counter_of(
         "quota_refusals",
         "Calls that were refused because their callers exceeded their quotas.",
         SERVERS,
@@ -118,47 +92,47 @@ _PROCESSES = (
 )
 
 _DELIVERY = (
-    _gauge("partitions_claimed", "Partitions that this worker serves.", WORKER, (), "partitions"),
-    _gauge("lag_messages", "Messages not delivered yet, of all topics.", WORKER, DELIVERY_LABELS),
-    _gauge(
+    gauge_of("partitions_claimed", "Partitions that this worker serves.", WORKER, (), "partitions"),
+    gauge_of("lag_messages", "Messages not delivered yet, of all topics.", WORKER, DELIVERY_LABELS),
+    gauge_of(
         "lag_seconds",
         "Age of the oldest message not delivered yet.",
         WORKER,
         DELIVERY_LABELS,
         "seconds",
     ),
-    _counter(
+    counter_of(
         "delivered_messages",
         "Messages delivered, without repeated deliveries.",
         WORKER,
         DELIVERY_LABELS,
     ),
-    _counter(
+    counter_of(
         "retried_messages",
         "Messages that the subscriber asked to have delivered again.",
         WORKER,
         DELIVERY_LABELS,
     ),
-    _counter(
+    counter_of(
         "rejected_messages", "Messages that the subscriber rejected.", WORKER, DELIVERY_LABELS
     ),
-    _counter("dead_letters", "Messages that became dead letters.", WORKER, DELIVERY_LABELS),
-    _counter(
+    counter_of("dead_letters", "Messages that became dead letters.", WORKER, DELIVERY_LABELS),
+    counter_of(
         "unanswered_calls",
         "Calls that the subscriber did not answer.",
         WORKER,
         DELIVERY_LABELS,
         "calls",
     ),
-    _counter("halved_calls", HALVED, WORKER, DELIVERY_LABELS, "calls", notes=FATAL),
-    _seconds(
+    counter_of("halved_calls", HALVED, WORKER, DELIVERY_LABELS, "calls", notes=FATAL),
+    seconds_of(
         "delivery_latency_seconds",
         "Time from the write of a call's first message to the subscriber's answer.",
         WORKER,
         DELIVERY_LABELS,
         DELIVERY_BUCKETS_S,
     ),
-    _counter(
+    counter_of(
         "append_notifications",
         "Batches that arrived with append notifications; batches that were not authenticated were "
         "read from HBase.",
@@ -170,7 +144,7 @@ _DELIVERY = (
 )
 
 _GROUPS = (
-    _gauge(
+    gauge_of(
         "group_members",
         "Consumers in a group.",
         WORKER,
@@ -178,14 +152,14 @@ _GROUPS = (
         "consumers",
         notes=SAME_WORKERS,
     ),
-    _gauge(
+    gauge_of(
         "group_lag_messages",
         "Messages after a group's committed offset, of all topics.",
         WORKER,
         GROUP_LABELS,
         notes=f"Of a share group: messages that are not done. {SAME_WORKERS}",
     ),
-    _gauge(
+    gauge_of(
         "group_lag_seconds",
         "Age of the oldest message after a group's committed offset.",
         WORKER,
@@ -193,40 +167,40 @@ _GROUPS = (
         "seconds",
         notes=SAME_WORKERS,
     ),
-    _gauge(
+    gauge_of(
         "share_group_acquired_messages",
         "Messages that consumers of a share group hold now.",
         WORKER,
         GROUP_LABELS,
         notes="See [Consumer groups](../operating.md#consumer-groups).",
     ),
-    _gauge(
+    gauge_of(
         "share_group_redelivered_messages",
         "Held messages that were delivered before.",
         WORKER,
         GROUP_LABELS,
     ),
-    _gauge(
+    gauge_of(
         "share_group_released_messages",
         "Messages that were released and wait for a consumer.",
         WORKER,
         GROUP_LABELS,
     ),
-    _gauge(
+    gauge_of(
         "share_group_delayed_messages",
         "Messages that wait for their time.",
         WORKER,
         GROUP_LABELS,
         notes="As far as consumers have read.",
     ),
-    _gauge(
+    gauge_of(
         "share_group_acquired_seconds",
         "Age of the oldest message that a consumer holds.",
         WORKER,
         GROUP_LABELS,
         "seconds",
     ),
-    _counter(
+    counter_of(
         "share_group_rejected_messages",
         "Messages of a share group that became dead letters.",
         WORKER,
@@ -237,25 +211,25 @@ _GROUPS = (
 )
 
 _HUB = (
-    _gauge("hub_topics", "Topics that this hub owns.", HUB, ("queue",), "topics"),
-    _gauge(
+    gauge_of("hub_topics", "Topics that this hub owns.", HUB, ("queue",), "topics"),
+    gauge_of(
         "hub_partitions", "Partitions that this hub has claimed.", HUB, ("queue",), "partitions"
     ),
-    _gauge(
+    gauge_of(
         "hub_subscriptions",
         "Subscriptions attached to this hub.",
         HUB,
         ("queue",),
         "subscriptions",
     ),
-    _gauge(
+    gauge_of(
         "hub_lag_messages",
         "Messages of a topic not yet delivered to a subscription.",
         HUB,
         ("queue", "topic", "subscriber"),
         notes="At most 1,000 subscriptions of each queue: those that have been behind for longest.",
     ),
-    _gauge(
+    gauge_of(
         "hub_lag_seconds",
         "Age of the oldest message not yet delivered to a subscription.",
         HUB,
@@ -263,29 +237,29 @@ _HUB = (
         "seconds",
         notes="Of the same subscriptions.",
     ),
-    _counter("hub_takeovers", "Topics that this hub took over.", HUB, (), "topics"),
-    _counter(
+    counter_of("hub_takeovers", "Topics that this hub took over.", HUB, (), "topics"),
+    counter_of(
         "hub_fenced_topics", "Topics of this hub that another owner fenced off.", HUB, (), "topics"
     ),
-    _counter("hub_redirects", "Calls answered with another hub's address.", HUB, (), "calls"),
-    _counter("hub_appends", "Batches appended.", HUB, (), "batches"),
-    _counter("hub_published_messages", "Messages published.", HUB),
-    _counter("hub_failed_publishes", "Publishes that ended with an error.", HUB, (), "calls"),
-    _counter("hub_delivered_messages", "Messages delivered to subscribers.", HUB),
-    _counter(
+    counter_of("hub_redirects", "Calls answered with another hub's address.", HUB, (), "calls"),
+    counter_of("hub_appends", "Batches appended.", HUB, (), "batches"),
+    counter_of("hub_published_messages", "Messages published.", HUB),
+    counter_of("hub_failed_publishes", "Publishes that ended with an error.", HUB, (), "calls"),
+    counter_of("hub_delivered_messages", "Messages delivered to subscribers.", HUB),
+    counter_of(
         "hub_retried_messages", "Messages that subscribers asked to have delivered again.", HUB
     ),
-    _counter("hub_rejected_messages", "Messages that subscribers rejected.", HUB),
-    _counter("hub_unanswered_calls", "Calls that subscribers did not answer.", HUB, (), "calls"),
-    _counter("hub_halved_calls", HALVED, HUB, (), "calls", notes=FATAL),
-    _counter(
+    counter_of("hub_rejected_messages", "Messages that subscribers rejected.", HUB),
+    counter_of("hub_unanswered_calls", "Calls that subscribers did not answer.", HUB, (), "calls"),
+    counter_of("hub_halved_calls", HALVED, HUB, (), "calls", notes=FATAL),
+    counter_of(
         "hub_dropped_messages",
         "Messages dropped because more were waiting than a subscription allows.",
         HUB,
     ),
-    _counter("hub_dead_letters", "Messages that became dead letters.", HUB),
-    _gauge("hub_pending_bytes", "Bytes that wait to be appended.", HUB, (), "bytes"),
-    _seconds(
+    counter_of("hub_dead_letters", "Messages that became dead letters.", HUB),
+    gauge_of("hub_pending_bytes", "Bytes that wait to be appended.", HUB, (), "bytes"),
+    seconds_of(
         "hub_publish_latency_seconds",
         "Time from a publish's arrival until its messages are in the log.",
         HUB,
@@ -293,7 +267,7 @@ _HUB = (
 )
 
 _API = (
-    _counter(
+    counter_of(
         "api_calls",
         "Calls of the Thrift API that were answered, by method and result.",
         API,
@@ -302,21 +276,21 @@ _API = (
         notes="`result` is `ok`, `illegal_argument`, `queue_state`, `idempotency_key`, "
         "`scanner_not_found`, `unavailable` or `service_error`.",
     ),
-    _seconds(
+    seconds_of(
         "api_call_seconds",
         "Time from the end of receiving a call of the Thrift API to its answer.",
         API,
         ("method",),
     ),
-    _gauge("api_scanners", "Open scanners of the Thrift API.", API, (), "scanners"),
-    _gauge(
+    gauge_of("api_scanners", "Open scanners of the Thrift API.", API, (), "scanners"),
+    gauge_of(
         "api_scanners_bytes",
         "Approximate bytes that scanners hold between calls.",
         API,
         (),
         "bytes",
     ),
-    _counter(
+    counter_of(
         "api_scanners_expired",
         "Scanners that expired because they were unused.",
         API,
@@ -349,7 +323,8 @@ PROCESS_METRICS = tuple(
 """Of the process itself, by the names that all Prometheus clients give them."""
 
 METRICS: dict[str, Metric] = {
-    each.name: each for each in (*_PROCESSES, *_DELIVERY, *_GROUPS, *_HUB, *_API, *PROCESS_METRICS)
+    each.name: each
+    for each in (*_PROCESSES, *_DELIVERY, *_GROUPS, *_HUB, *_API, *CLIENT_METRICS, *PROCESS_METRICS)
 }
 """All metrics by name, in the order in which they are shown."""
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["LATENCY_BUCKETS_S", "Kind", "Metric", "Role"]
+__all__ = [
+    "LATENCY_BUCKETS_S",
+    "Kind",
+    "Metric",
+    "Role",
+    "counter_of",
+    "gauge_of",
+    "seconds_of",
+]
 
 LATENCY_BUCKETS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -51,3 +59,40 @@ class Metric(NamedTuple):
         if self.kind == "histogram":
             return tuple(f"{self.name}_{each}" for each in ("bucket", "sum", "count"))
         return (self.exposed,)
+
+
+def counter_of(
+    name: str,
+    text: str,
+    roles: tuple[Role, ...],
+    labels: tuple[str, ...] = (),
+    unit: str = "messages",
+    *,
+    notes: str = "",
+) -> Metric:
+    """A counter of the list."""
+    return Metric(f"hqueue_{name}", "counter", text, labels, unit, roles, notes)
+
+
+def gauge_of(
+    name: str,
+    text: str,
+    roles: tuple[Role, ...],
+    labels: tuple[str, ...] = (),
+    unit: str = "messages",
+    *,
+    notes: str = "",
+) -> Metric:
+    """A gauge of the list."""
+    return Metric(f"hqueue_{name}", "gauge", text, labels, unit, roles, notes)
+
+
+def seconds_of(
+    name: str,
+    text: str,
+    roles: tuple[Role, ...],
+    labels: tuple[str, ...] = (),
+    buckets: tuple[float, ...] = LATENCY_BUCKETS_S,
+) -> Metric:
+    """A histogram of seconds of the list."""
+    return Metric(f"hqueue_{name}", "histogram", text, labels, "seconds", roles, "", buckets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hqueue.format.header import Bodies
 from hqueue.log import Appended
@@ -22,6 +22,7 @@ from hqueue.produce.owned_log import LoopOwnedLog, OwnedLog
 from hqueue.runtime.clock import do_step, do_step_in_loop, drive, drive_in_loop
 from hqueue.runtime.loop import HERE_BYTES, computed, is_much
 from hqueue.runtime.steps import carry_out, carry_out_in_loop
+from hqueue.watching.observers import OBSERVERS, putting, writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +48,7 @@ class Appender:
         port: LogPort,
         append_in_loop: WriteInLoop[int] | None,
     ) -> None:
+        self.queue = context.name
         self.partitions = context.partitions
         self.choose_partition = appending.choose_partition
         self.partition_of_keys = appending.partition_of_keys
@@ -65,6 +67,13 @@ class Appender:
         since: Position | None = None,
     ) -> MessageID | MessageIDs:
         """Like `Queue.put`."""
+        if OBSERVERS:
+            with putting(
+                self.queue, taken(messages), partition, changeable=idempotency_key is None
+            ) as put:
+                given = self._appending.given(put.messages, partition, key, idempotency_key, since)
+                put.ids = ids = given.ids(self._append(given))
+                return ids
         given = self._appending.given(messages, partition, key, idempotency_key, since)
         return given.ids(self._append(given))
 
@@ -133,6 +142,7 @@ class _InLoop:
     def __init__(
         self, context: QueueContext, appending: QueueAppending, port: AsyncLogPort
     ) -> None:
+        self.queue = context.name
         self.partitions = context.partitions
         self.choose_partition = appending.choose_partition
         self.partition_of_keys = appending.partition_of_keys
@@ -166,7 +176,20 @@ class LoopAppender(_InLoop):
         loop.
         """
         messages = taken(messages)  # An iterator is the program's own, and belongs to its thread.
-        encode = partial(self._appending.given, messages, partition, key, idempotency_key, since)
+        if OBSERVERS:
+            changeable = idempotency_key is None
+            with putting(self.queue, messages, partition, changeable=changeable) as put:
+                how = partition, key, idempotency_key, since
+                put.ids = ids = await self._put(put.messages, *how)
+                return ids
+        return await self._put(messages, partition, key, idempotency_key, since)
+
+    async def _put(
+        self,
+        messages: Message | Sequence[Message] | pa.RecordBatch | pa.Table,
+        *how: Any,
+    ) -> MessageID | MessageIDs:
+        encode = partial(self._appending.given, messages, *how)
         deadline = self._context.deadline()
         work = self._appending.encode_and_append(encode, deadline, much=_are_much(messages))
         return await drive_in_loop(work, self._port, deadline)
@@ -231,6 +254,13 @@ class BatchAppender(_InLoop):
         Raises:
             As `Queue.put`.
         """
+        if OBSERVERS:
+            with writing(self.queue, batch.taken, batch.bodies, batch.target) as put:
+                put.ids = ids = await self._append_batch(batch)
+                return ids
+        return await self._append_batch(batch)
+
+    async def _append_batch(self, batch: PendingBatch[int]) -> MessageIDs:
         deadline = self._context.deadline()
         work = self._appending.encode_and_append(
             lambda: Given(batch.encode_once(), batch.target),

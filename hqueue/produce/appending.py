@@ -26,6 +26,7 @@ from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.loop import computing
 from hqueue.settings.kinds import check_callback
+from hqueue.watching.observers import OBSERVERS, watched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,7 +177,16 @@ class QueueAppending:
             As `Queue.put`.
         """
         self._context.check_open()
-        bodies, partition, search, _ = self._compressed(given)
+        given = self._compressed(given)
+        work = self._append(given, deadline)
+        if OBSERVERS:
+            queue, bodies = self._context.name, given.bodies
+            size = sum(map(len, bodies.cells.values()))
+            work = watched(work, lambda each: each.append(queue, bodies.count, size))
+        return (yield from work)
+
+    def _append(self, given: Given, deadline: Deadline) -> Work[Appended]:
+        bodies, partition, search, _ = given
 
         def append(writer: PartitionWriter) -> Work[tuple[PartitionWriter, Appended]]:
             if not self._skew.is_good:

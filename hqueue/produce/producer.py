@@ -17,6 +17,7 @@ from hqueue.produce.encode import encode_given, headers_to_put, taken
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.keyword_options import Unpack
+from hqueue.watching.observers import OBSERVERS, created, writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,6 +90,8 @@ class Producer:
         extra = None
         if message.key is not None or message.headers:
             extra = message.key, headers_to_put(message)
+        if OBSERVERS:
+            extra = created(self._appender.queue, message, extra)
         if key is None and partition is None:
             key = message.key
         target = self._target(partition, key)
@@ -112,7 +115,10 @@ class Producer:
         if type(topic) is not str or type(value) is not bytes:
             made = Message(topic, value)
             topic, value = made.topic, made.value
-        return self._buffer.take(topic, value, None, target, callback)
+        extra = None
+        if OBSERVERS:
+            extra = created(self._appender.queue, Message(topic, value), None)
+        return self._buffer.take(topic, value, extra, target, callback)
 
     def _target(self, partition: int | None, key: str | bytes | None) -> int | None:
         if partition is None and key is None:
@@ -171,5 +177,13 @@ class Producer:
 
 
 def _append(appender: Appender, batch: PendingBatch[int]) -> MessageIDs:
+    if OBSERVERS:
+        with writing(appender.queue, batch.taken, batch.bodies, batch.target) as put:
+            put.ids = ids = _append_batch(appender, batch)
+            return ids
+    return _append_batch(appender, batch)
+
+
+def _append_batch(appender: Appender, batch: PendingBatch[int]) -> MessageIDs:
     appended = appender.append(batch.encoded(), batch.target)
     return MessageIDs(appended.base, appended.count)

@@ -18,6 +18,7 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.loop import background, in_thread
 from hqueue.runtime.threads import start
 from hqueue.settings.kinds import is_async
+from hqueue.watching.observers import processing
 
 __all__ = [
     "Listener",
@@ -153,12 +154,13 @@ class Listeners:
         try:
             what = named_listener(self._subscriber, messages)
             combined = CombinedAnswer(messages)
-            for consume in self._consume:
-                goes_on, error = call_foreign(what, self._call, consume, combined)
-                if error is not None:
-                    combined.failed(error)
-                if not goes_on:
-                    break
+            with processing(self._subscriber, messages):
+                for consume in self._consume:
+                    goes_on, error = call_foreign(what, self._call, consume, combined)
+                    if error is not None:
+                        combined.failed(error)
+                    if not goes_on:
+                        break
             return combined.result()
         finally:
             current_call.reset(within)

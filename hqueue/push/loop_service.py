@@ -27,6 +27,7 @@ from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.runtime.turn import Turn
+from hqueue.watching.observers import processing
 
 __all__ = ["LoopConsumption", "LoopListeners", "LoopSubscriberHandler"]
 
@@ -102,9 +103,10 @@ class LoopListeners:
         within = current_call.set(call)
         try:
             combined = CombinedAnswer(messages)
-            for consume in self._consume:
-                if not await self._call(consume, combined):
-                    break
+            with processing(self._subscriber, messages):
+                for consume in self._consume:
+                    if not await self._call(consume, combined):
+                        break
             return combined.result()
         finally:
             with contextlib.suppress(ValueError):  # Left in its middle, it may end anywhere.

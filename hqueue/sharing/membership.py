@@ -66,7 +66,7 @@ class ShareMembership:
         self.operation_timeout_ms = cluster.settings.operation_timeout_ms
         self._paths = GroupPaths(root, group, broker)
         self._cluster = cluster
-        self._group = group
+        self.group = group
         self._queues = queues
         self._topics = topics
         self.settings = settings
@@ -128,7 +128,7 @@ class ShareMembership:
 
     def _new_hands(self, store: MetadataStore, log: QueueLog, key: PartitionKey) -> Hands:
         settings = self.settings
-        letters = GroupDeadLetters(log, self._group)
+        letters = GroupDeadLetters(log, self.group)
         reading = PartitionReading(
             log, key.partition, self._topics, letters, by_key=settings.ordered_by_key
         )

@@ -26,6 +26,7 @@ from hqueue.sharing.held import Answer
 from hqueue.sharing.lock_renewal import RENEWED_BELOW, LockRenewal
 from hqueue.sharing.looking import ShareRecords, poll_ends
 from hqueue.sharing.membership import ShareMembership
+from hqueue.watching.observers import OBSERVERS, watched
 
 __all__ = ["SharedConsumption"]
 
@@ -145,6 +146,8 @@ class SharedConsumption(Stepwise):
                 if messages:
                     self._turns.remove(key)
                     self._turns.append(key)
+                    for each in OBSERVERS:
+                        each.received(key.queue, self._membership.group, messages, len(messages))
                     return messages
             if waiting.expired:
                 break
@@ -175,8 +178,17 @@ class SharedConsumption(Stepwise):
         if rejections:
             yield hands.letters.put.asked(rejections)
             hands.rejected(rejections)
-        taken: list[Taken] = yield hands.partition.exchange.asked(messages_max)
+        work = self._exchanged(hands, messages_max)
+        if OBSERVERS and hands.partition.answers:
+            queue = next(key.queue for key, each in self._hands.items() if each is hands)
+            group = self._membership.group
+            work = watched(work, lambda each: each.settle(queue, group, "acknowledge", 1))
+        taken = yield from work
         self._report(hands)
+        return taken
+
+    def _exchanged(self, hands: Hands, messages_max: int) -> Work[Any, list[Taken]]:
+        taken: list[Taken] = yield hands.partition.exchange.asked(messages_max)
         return taken
 
     def _report(self, hands: Hands) -> None:
@@ -247,9 +259,19 @@ class SharedConsumption(Stepwise):
             )
             for message in messages
         ]
+        if OBSERVERS and answer is not Answer.RENEW:
+            self._note(messages, noted, "release" if answer is Answer.RELEASE else "done")
         return all(noted)
 
-    def reject(self, messages: Iterable[AcquiredMessage], reason: str) -> bool:
+    def _note(
+        self, messages: Sequence[AcquiredMessage], noted: Sequence[bool], answer: str
+    ) -> None:
+        """Report answers that were noted."""
+        for message, is_noted in zip(messages, noted, strict=True):
+            for each in OBSERVERS if is_noted else ():
+                each.answered(message.queue, self._membership.group, answer, 1)
+
+    def reject(self, messages: Sequence[AcquiredMessage], reason: str) -> bool:
         """Note that messages must become dead letters. Those that the program no longer has are
         skipped. Any thread may call this. Returns whether the program has all of them.
         """
@@ -257,11 +279,17 @@ class SharedConsumption(Stepwise):
             self._hands[PartitionKey(message.queue, message.partition)].reject(message, reason)
             for message in messages
         ]
+        if OBSERVERS:
+            self._note(messages, noted, "reject")
         return all(noted)
 
     def answer_all(self, answer: Answer) -> None:
         """Note the same answer for all messages that the program has."""
-        for hands in self._hands.values():
+        for key, hands in self._hands.items():
+            if OBSERVERS and hands.out:
+                named = "done" if answer is Answer.DONE else "release"
+                for each in OBSERVERS:
+                    each.answered(key.queue, self._membership.group, named, len(hands.out))
             hands.answer_all(answer)
 
     def take_back(self) -> None:
@@ -349,7 +377,7 @@ class SharedConsumption(Stepwise):
         self._closed = True
         for hands in self._hands.values():
             hands.return_waiting()
-            hands.answer_all(Answer.DONE if acknowledge else Answer.RELEASE)
+        self.answer_all(Answer.DONE if acknowledge else Answer.RELEASE)
         failure: HQueueError | None = None
         try:
             yield from self._write()

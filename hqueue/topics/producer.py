@@ -14,6 +14,7 @@ from hqueue.produce.encode import headers_to_put
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.keyword_options import Unpack
+from hqueue.watching.observers import OBSERVERS, created
 
 __all__ = ["HubProducer", "messages_of_batch"]
 
@@ -78,6 +79,8 @@ class HubProducer:
         extra = None
         if message.key is not None or message.headers:
             extra = message.key, headers_to_put(message)
+        if OBSERVERS:
+            extra = created("", message, extra)
         return self._buffer.take(message.topic, message.value, extra, message.topic, callback)
 
     def flush(self, timeout_s: float | None = None) -> bool:

@@ -26,6 +26,7 @@ from hqueue.topics.idempotent import (
     IdempotentPublishResult,
 )
 from hqueue.topics.structs import acl_of, acl_struct, freed, message_structs
+from hqueue.watching.observers import OBSERVERS, publishing
 
 __all__ = ["TopicRequests"]
 
@@ -55,6 +56,11 @@ class TopicRequests(Stepwise):
     @stepwise
     def publish_many(self, messages: Messages) -> Work[Any, MessageIDs]:
         """Like `HubTopic.publish_many`."""
+        if OBSERVERS:
+            return (yield from publishing(self.queue, self.name, messages, self._publish_many))
+        return (yield from self._publish_many(messages))
+
+    def _publish_many(self, messages: Messages) -> Work[Any, MessageIDs]:
         sent = yield from self._structs(messages)
         given = self.queue, self._calls.settings.publisher, self.name
         method = HubMethod("publishMessages", (*given, InTurns(sent)), sent)
@@ -71,6 +77,17 @@ class TopicRequests(Stepwise):
         self, messages: Messages, sequence_number: int, since: MessageID | None
     ) -> Work[Any, IdempotentPublishResult]:
         """Like `HubTopic.publish_idempotent`."""
+
+        def publish(given: Messages) -> Work[Any, IdempotentPublishResult]:
+            return self._publish_idempotent(given, sequence_number, since)
+
+        if OBSERVERS:
+            return (yield from publishing(self.queue, self.name, messages, publish))
+        return (yield from publish(messages))
+
+    def _publish_idempotent(
+        self, messages: Messages, sequence_number: int, since: MessageID | None
+    ) -> Work[Any, IdempotentPublishResult]:
         sent = yield from self._structs(messages)
         first = check_whole(
             sequence_number, 0, SEQUENCE_NUMBER_MAX - len(sent), option="sequence_number"

@@ -120,6 +120,20 @@ HUB_ALERTS = (
         },
     ),
     Alert(
+        "HQueueClientSendsFail",
+        "warning",
+        "sum by (job, queue) (rate(hqueue_client_failed_sends_total[5m])) > 0.1",
+        5,
+        "programs of {{ $labels.job }} can't write to {{ $labels.queue }}",
+        "Batches that producers of this job write to the queue, or publish to its hubs, end with errors.",
+        "The error in the program's log says why; `hqueue doctor` run with the program's settings "
+        "examines the way to HBase. Errors with the outcome `unknown` may have been written.",
+        "Restore HBase or the hubs, or mend the program's rights and settings.",
+        {'hqueue_client_failed_sends_total{job="shop", queue="q", outcome="unknown"}': "0+60x30"},
+        {'hqueue_client_failed_sends_total{job="shop", queue="q", outcome="unknown"}': "5x30"},
+        {"job": "shop", "queue": "q"},
+    ),
+    Alert(
         "HQueueCertificateExpires",
         "critical",
         "hqueue_certificate_expiration_timestamp_seconds - time() < 7 * 86400",

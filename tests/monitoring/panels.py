@@ -284,6 +284,68 @@ ROWS: dict[str, list[Panel]] = {
         ),
         Panel("Bytes of scanners", "bytes", {"{{instance}}": "hqueue_api_scanners_bytes"}),
     ],
+    "Programs": [
+        Panel(
+            "Sent and received",
+            "cps",
+            {
+                "sent {{queue}}": _rate("hqueue_client_sent_messages_total", "queue", QUEUE),
+                "received {{queue}} {{group}}": _rate(
+                    "hqueue_client_received_messages_total", "queue, group", QUEUE
+                ),
+                "processed {{subscriber}}": _rate(
+                    "hqueue_client_processed_messages_total", "subscriber"
+                ),
+            },
+        ),
+        Panel("Time of a send", "s", _quantiles("hqueue_client_send_seconds", QUEUE)),
+        Panel(
+            "Bytes sent",
+            "Bps",
+            {"{{queue}}": _rate("hqueue_client_sent_bytes_total", "queue", QUEUE)},
+        ),
+        Panel(
+            "Errors",
+            "cps",
+            {
+                "sends {{queue}} {{outcome}}": _rate(
+                    "hqueue_client_failed_sends_total", "queue, outcome", QUEUE
+                ),
+                "commits {{group}} {{outcome}}": _rate(
+                    "hqueue_client_failed_commits_total", "group, outcome"
+                ),
+            },
+        ),
+        Panel(
+            "Answers of share consumers",
+            "cps",
+            {
+                "{{group}} {{answer}}": _rate(
+                    "hqueue_client_answered_messages_total", "group, answer", QUEUE
+                )
+            },
+        ),
+        Panel(
+            "Times of commits and listeners, 95 %",
+            "s",
+            {
+                "commit {{group}}": _quantile("hqueue_client_commit_seconds", 0.95, "group"),
+                "listener {{subscriber}}": _quantile(
+                    "hqueue_client_process_seconds", 0.95, "subscriber"
+                ),
+            },
+        ),
+        Panel(
+            "Processes of hqueue work",
+            "cps",
+            {"{{group}} {{result}}": _rate("hqueue_work_processes_total", "group, result", QUEUE)},
+        ),
+        Panel(
+            "Time of a process of hqueue work, 95 %",
+            "s",
+            {"{{group}}": _quantile("hqueue_work_process_seconds", 0.95, "group", QUEUE)},
+        ),
+    ],
     "Security": [
         Panel(
             "Refused connections",

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import hqueue
+from hqueue import Message
 from hqueue.metrics import metrics_of
-from tests.monitoring.roles import exposed, free_port, running
+from tests.acceptance.commands import Running
+from tests.monitoring.roles import exposed, free_port, page, running
+from tests.support.waiting import wait_for
 
 
 def listed(*roles: str) -> dict[str, tuple[str, str]]:
@@ -35,3 +38,23 @@ def test_each_role_exposes_the_metrics_of_the_list_and_no_other(
     ):  # fmt: skip
         assert exposed(worker) == listed("worker", "api")
         assert exposed(hub) == listed("hub")
+
+
+def test_hqueue_work_exposes_the_metrics_of_the_list_and_no_other(
+    make_queue: Callable[..., hqueue.Queue], process_environment: dict[str, str]
+) -> None:
+    queue, port = make_queue(partitions=1), free_port()
+    queue.put([Message("t", b"1"), Message("t", b"2")])
+    work = Running(
+        ("work", queue.name, "-g", "g", "--metrics-port", str(port), "--", "true"),
+        process_environment,
+    )
+    try:
+        done = f'hqueue_work_processes_total{{group="g",queue="{queue.name}",result="done"}} 2.0'
+        wait_for(lambda: done in page(port, "/metrics")[1], "both processes are counted")
+        assert exposed(port) == listed("client", "work")
+        assert page(port, "/elsewhere")[0] == 404
+        work.terminate()
+        assert work.end().code == 0
+    finally:
+        work.kill()

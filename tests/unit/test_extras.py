@@ -12,8 +12,9 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = ("typer", "rich", "prompt_toolkit")
 SERVER = ("psutil", "filelock", "tomli_w")
 WORKER = ("prometheus_client",)
+TRACES = ("opentelemetry",)
 SPARK = ("pyspark", "pyarrow", "pandas", "py4j")
-ALL = (*COMMANDS, *SERVER, *WORKER, *SPARK, "matplotlib")
+ALL = (*COMMANDS, *SERVER, *WORKER, *TRACES, *SPARK, "matplotlib")
 
 
 def run(
@@ -69,6 +70,8 @@ def test_every_module_of_the_library_is_imported_without_any_extra() -> None:
     needing = (
         "hqueue.__main__.", "hqueue.cli.", "hqueue.local.", "hqueue.consume.arrow.",
         "hqueue.format.arrow", "hqueue.metrics.families.",
+        "hqueue.metrics.client.",
+        "hqueue.metrics.work.", "hqueue.traces.propagation.", "hqueue.traces.spans.",
     )  # fmt: skip
     names = [name for name in names if not f"{name}.".startswith(needing)]
     assert {"hqueue.connecting", "hqueue.zookeeper.member"} <= set(names)

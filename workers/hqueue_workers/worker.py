@@ -19,6 +19,7 @@ from hqueue.net.peers import host_of
 from hqueue.net.quotas import QuotaRules, Quotas
 from hqueue.net.security import security_of
 from hqueue.rpc.accepting import listen
+from hqueue.rpc.pages import PROMETHEUS_TEXT, Answer, HealthServer
 from hqueue.rpc.port import Port
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.logs import Log
@@ -32,7 +33,6 @@ from hqueue_workers.delivery.queues import OpenQueues
 from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.broker import BrokerRegistration
 from hqueue_workers.node.claims import Claims
-from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.hosts import named_host
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
@@ -288,7 +288,7 @@ class Worker:
         lags, claimed = self._meter.lags(), len(self._claims.served)
         groups = self._group_meter.measured
         body = await self._runtime.read(lambda: self._metrics.page(lags, claimed, groups))
-        return Answer(200, "text/plain; version=0.0.4; charset=utf-8", body)
+        return Answer(200, PROMETHEUS_TEXT, body)
 
     def _serve(self, key: PartitionKey) -> ServedPartition:
         opened = self._queues[key.queue]

@@ -84,6 +84,15 @@ def work(
     ] = False,
     limit: shared_options.Limit = None,
     idle_ms: shared_options.Idle = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65_535, help="Serve metrics for Prometheus on this port (extra metrics)."
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="The address on which metrics are served.")
+    ] = "127.0.0.1",
 ) -> None:
     """Run a command for each message of a queue, as one of the workers of a share group.
 
@@ -127,16 +136,27 @@ def work(
         "auto_acknowledge": False,
         "auto_renew": True,
     }
-    asyncio.run(_work(session_of(context).client, queue, plan, options))
+    pages = metrics_host, metrics_port
+    asyncio.run(_work(session_of(context).client, queue, plan, options, pages))
 
 
-async def _work(client: Client, queue: str, plan: WorkPlan, options: dict[str, Any]) -> None:
+async def _work(
+    client: Client,
+    queue: str,
+    plan: WorkPlan,
+    options: dict[str, Any],
+    pages: tuple[str, int | None],
+) -> None:
     from hqueue.aio import Client as LoopClient  # noqa: PLC0415  (not needed for help)
     from hqueue.aio import ShareConsumer  # noqa: PLC0415
     from hqueue.cli.commands.work_jobs import Jobs  # noqa: PLC0415
+    from hqueue.cli.commands.work_metrics import serving_metrics  # noqa: PLC0415
 
-    async with ShareConsumer(queue, client=LoopClient(client), **options) as consumer:
-        jobs = Jobs(consumer, plan)
+    async with (
+        serving_metrics(queue, options["group"], *pages) as metrics,
+        ShareConsumer(queue, client=LoopClient(client), **options) as consumer,
+    ):
+        jobs = Jobs(consumer, plan, metrics)
         with stopping(jobs.request_stop):
             group, consumer_id = printable(consumer.group), printable(consumer.consumer_id)
             how = count_text(plan.jobs, "job")

@@ -9,12 +9,16 @@ import datetime
 import math
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hqueue.aio.share_consumer import ShareConsumer
 from hqueue.cli.commands.work_process import Retries, run, verdict
 from hqueue.cli.exits import say
 from hqueue.errors import BufferFullError
 from hqueue.sharing.acquired_message import AcquiredMessage
+
+if TYPE_CHECKING:
+    from hqueue.metrics.work import WorkMetrics
 
 __all__ = ["Jobs", "WorkPlan"]
 
@@ -48,9 +52,13 @@ class Jobs:
     Args:
         consumer: returns the messages. Its `auto_acknowledge` is False, its `auto_renew` True.
         plan: how the messages are processed.
+        metrics: counts processes that have ended; None for no metrics.
     """
 
-    def __init__(self, consumer: ShareConsumer, plan: WorkPlan) -> None:
+    def __init__(
+        self, consumer: ShareConsumer, plan: WorkPlan, metrics: WorkMetrics | None = None
+    ) -> None:
+        self._metrics = metrics
         self._consumer = consumer
         self._plan = plan
         self._loop = asyncio.get_running_loop()
@@ -112,8 +120,12 @@ class Jobs:
     async def _work(self, message: AcquiredMessage) -> None:
         plan = self._plan
         timeout_s = None if plan.timeout_ms is None else plan.timeout_ms / 1e3
+        began_s = time.monotonic()
         ran = await run(plan.command, message, timeout_s)
         found = verdict(ran, message.deliveries, plan.retries)
+        if self._metrics is not None:
+            retried = "retried" if found.again_in_ms is not None else "rejected"
+            self._metrics.ended("done" if found.done else retried, time.monotonic() - began_s)
         where = f"{message.queue} {message.partition} {message.id}"
         if found.done:
             self._consumer.acknowledge(message)

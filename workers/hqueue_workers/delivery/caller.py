@@ -8,6 +8,7 @@ from hqueue import DeadLetter, MessageID, Queue
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.runtime.logs import Log
+from hqueue.watching.observers import OBSERVERS, delivering
 from hqueue_workers.delivery.connection_pool import ConnectionPool, LostCallError, NoAnswerError
 from hqueue_workers.delivery.suspects import cleared, unanswered
 from hqueue_workers.delivery.tries import UNTRIED, Decision, Tries
@@ -124,7 +125,10 @@ class Caller:
                 tries, passed = to.tries, to.tries.passed()
                 decision = Decision(passed, done=0, after=passed)
                 if call.count:
-                    reply = await connection.call(call, self.options.timeout_ms / 1e3)
+                    calling = connection.call(call, self.options.timeout_ms / 1e3)
+                    if OBSERVERS:
+                        calling = delivering(self._queue.name, to.name, call, calling)
+                    reply = await calling
                     decision = tries.answered(reply, call, self.options)
         except NoAnswerError as exc:
             assert call is not None

@@ -83,6 +83,15 @@ class Call:
         """How many messages it has."""
         return sum(map(len, self.ids))
 
+    def messages(self, count: int) -> list[ReceivedMessage]:
+        """Its first messages, decoded: at most this many."""
+        messages: list[ReceivedMessage] = []
+        for part in self.parts:
+            if len(messages) >= count:
+                break
+            messages += decode_messages(part)
+        return messages[:count]
+
     def upto(self, count: int) -> Call:
         """The part of the call with its first messages, this many of them, as a call without
         bytes; the call itself if it has no more than that.

@@ -23,6 +23,7 @@ from hqueue.net.guard import PortGuard
 from hqueue.net.quotas import QuotaRules, Quotas
 from hqueue.net.security import security_of
 from hqueue.rpc.accepting import BACKLOG
+from hqueue.rpc.pages import PROMETHEUS_TEXT, Answer, HealthServer
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.logs import Log
 from hqueue.runtime.thread_pool import ThreadPool
@@ -38,7 +39,6 @@ from hqueue_workers.hub.serving.answers import as_thrift
 from hqueue_workers.hub.serving.service import HubService, hub_service
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.access_control import AccessControl
-from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.hosts import named_host
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
@@ -334,7 +334,7 @@ class Hub:
 
     async def _metrics_page(self) -> Answer:
         body = await self._runtime.read(self.metrics.page)
-        return Answer(200, "text/plain; version=0.0.4; charset=utf-8", body)
+        return Answer(200, PROMETHEUS_TEXT, body)
 
     def _figures(self) -> dict[str, QueueFigures]:
         return {

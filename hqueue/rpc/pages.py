@@ -7,8 +7,7 @@ import http
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from hqueue import HQueueError, SettingsError
-from hqueue.errors import NotAllowedError
+from hqueue.errors import HQueueError, NotAllowedError, SettingsError
 from hqueue.net.guard import PortGuard
 from hqueue.rpc.accepting import listen
 from hqueue.rpc.callers import Bounds
@@ -18,10 +17,12 @@ from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 
-__all__ = ["Answer", "HealthServer", "Page"]
+__all__ = ["PROMETHEUS_TEXT", "Answer", "HealthServer", "Page"]
 
 logger = Log(__name__)
 
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+"""The type of a page of metrics."""
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 128
 """At a time. For a further one the oldest goes that has asked for nothing yet."""

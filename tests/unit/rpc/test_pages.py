@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from hqueue_workers.node.health import HEAD_BYTES_MAX, Answer, HealthServer
+from hqueue.rpc.pages import HEAD_BYTES_MAX, Answer, HealthServer
 
 
 async def ready() -> Answer:

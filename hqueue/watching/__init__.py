@@ -1,0 +1,3 @@
+"""What watches producers, consumers and subscribers: metrics and traces, if a program asks for
+them.
+"""

@@ -1,0 +1,333 @@
+"""Contexts of traces travel in messages, and what a program does becomes spans."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+import hqueue
+import hqueue.aio
+import hqueue.traces
+from hqueue import InvalidInputError, Message, Messages, ReceivedMessage, Status
+from hqueue.push.listener import Listeners
+from hqueue.traces.propagation import INJECTED_MAX
+from tests.support.watching import only_here
+
+MakeQueue = Callable[..., hqueue.Queue]
+PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Traces:
+    """The spans of a test."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracer = self.provider.get_tracer("test")
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+
+    def one(self, name: str) -> ReadableSpan:
+        (span,) = self.named(name)
+        return span
+
+
+@pytest.fixture
+def traces() -> Iterator[Traces]:
+    with only_here():
+        made = Traces()
+        hqueue.traces.enable(made.provider)
+        yield made
+        made.provider.shutdown()
+
+
+def ids(span: ReadableSpan) -> tuple[int, int]:
+    context = span.get_span_context()
+    assert context is not None
+    return context.trace_id, context.span_id
+
+
+def linked(span: ReadableSpan) -> list[tuple[int, int]]:
+    return [(each.context.trace_id, each.context.span_id) for each in span.links]
+
+
+def carried(message: Message) -> tuple[int, int]:
+    context = hqueue.traces.context_of(message)
+    assert context is not None
+    found = trace.get_current_span(context).get_span_context()
+    return found.trace_id, found.span_id
+
+
+@pytest.mark.in_memory_first
+def test_a_put_travels_to_its_consumer(
+    traces: Traces, make_queue: MakeQueue, client: hqueue.Client
+) -> None:
+    queue = make_queue()
+    with traces.tracer.start_as_current_span("request") as request:
+        put_id = queue.put(Message("t", b"v", headers=[("own", b"1")]), partition=0)
+    with hqueue.Consumer(queue.name, group="g", client=client) as consumer:
+        (message,) = consumer.poll(30_000)
+        consumer.commit()
+    put = traces.one(f"put {queue.name}")
+    assert put.parent is not None
+    assert put.parent.span_id == request.get_span_context().span_id
+    assert put.kind is SpanKind.PRODUCER
+    assert message.headers[0] == ("own", b"1")
+    assert carried(message) == ids(put)
+    assert dict(put.attributes or {}) == {
+        "messaging.system": "hqueue",
+        "messaging.operation.name": "put",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": queue.name,
+        "messaging.destination.partition.id": "0",
+        "messaging.message.id": str(put_id),
+    }
+    received = traces.one(f"receive {queue.name}")
+    assert (received.kind, linked(received)) == (SpanKind.CLIENT, [ids(put)])
+    assert dict(received.attributes or {}) == {
+        "messaging.system": "hqueue",
+        "messaging.operation.name": "receive",
+        "messaging.operation.type": "receive",
+        "messaging.destination.name": queue.name,
+        "messaging.destination.partition.id": "0",
+        "messaging.consumer.group.name": "g",
+        "messaging.message.id": str(put_id),
+    }
+    settled = traces.named(f"commit {queue.name}")[0].attributes or {}
+    assert settled["messaging.operation.type"] == "settle"
+    with hqueue.traces.processing(message) as span:
+        assert span is not None
+    processed = traces.one(f"process {queue.name}")
+    assert processed.kind is SpanKind.CONSUMER
+    assert processed.parent is not None
+    assert (processed.parent.trace_id, processed.parent.span_id) == ids(put)
+
+
+@pytest.mark.in_memory
+def test_a_producer_keeps_the_context_of_each_message(
+    traces: Traces, make_queue: MakeQueue
+) -> None:
+    queue = make_queue()
+    requests = []
+    with queue.producer(linger_ms=200) as producer:
+        for index in range(3):
+            with traces.tracer.start_as_current_span(f"request {index}") as request:
+                requests.append(request.get_span_context().trace_id)
+                if index == 2:
+                    producer.send_value("t", b"v")
+                else:
+                    producer.send(Message("t", b"v", b"key"), partition=0)
+    with queue.scan() as scanner:
+        messages = list(scanner)
+    created = traces.named(f"create {queue.name}")
+    assert [ids(each)[0] for each in created] == requests
+    assert sorted(map(carried, messages)) == sorted(map(ids, created))
+    sent = [each for span in traces.named(f"put {queue.name}") for each in linked(span)]
+    assert sorted(sent) == sorted(map(ids, created))
+    assert {each.kind for each in traces.named(f"put {queue.name}")} == {SpanKind.CLIENT}
+
+
+@pytest.mark.in_memory
+def test_the_program_s_own_context_wins(traces: Traces, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    own = Message("t", b"v", headers=[("traceparent", PARENT), ("tracestate", b"a=b")])
+    queue.put([own, Message("t", b"w")])
+    with queue.scan() as scanner:
+        first, second = scanner
+    assert first.headers == own.headers
+    put = traces.one(f"put {queue.name}")
+    assert carried(second) == ids(put)
+    assert linked(put) == [carried(own)]
+
+
+@pytest.mark.in_memory
+@pytest.mark.parametrize(
+    "value", [b"", b"00-0-0-00", b"\xff" * 55, b"0" * 100_000, PARENT.replace(b"0af7", b"----")]
+)
+def test_a_damaged_context_is_ignored_and_kept(
+    traces: Traces, make_queue: MakeQueue, client: hqueue.Client, value: bytes
+) -> None:
+    queue = make_queue()
+    damaged = Message("t", b"v", headers=[("traceparent", value)])
+    queue.put(damaged)
+    with hqueue.Consumer(queue.name, group="g", client=client) as consumer:
+        (message,) = consumer.poll(30_000)
+    assert message.headers == damaged.headers
+    assert hqueue.traces.context_of(message) is None
+    assert linked(traces.one(f"receive {queue.name}")) == []
+    with hqueue.traces.processing(message):
+        pass
+    assert traces.one(f"process {queue.name}").parent is None
+
+
+@pytest.mark.in_memory
+def test_large_and_columnar_batches_are_put_as_they_are(
+    traces: Traces, make_queue: MakeQueue, client: hqueue.Client
+) -> None:
+    queue = make_queue()
+    count = INJECTED_MAX + 1
+    queue.put([Message("t", b"v")] * count)
+    queue.put(Messages("t", [b"v"] * 3))
+    queue.put([Message("t", b"v" * 3_000_000), Message("t", b"v" * 3_000_000)])
+    with hqueue.Consumer(queue.name, group="g", client=client) as consumer:
+        messages = [*consumer.messages(idle_ms_max=1_000)]
+    assert len(messages) == count + 5
+    assert not any(message.headers for message in messages)
+    puts = [span.attributes or {} for span in traces.named(f"put {queue.name}")]
+    assert [each["messaging.batch.message_count"] for each in puts] == [count, 3, 2]
+
+
+@pytest.mark.in_memory
+def test_a_batch_has_one_span_and_bounded_links(
+    traces: Traces, make_queue: MakeQueue, client: hqueue.Client
+) -> None:
+    queue = make_queue()
+    with queue.producer(linger_ms=500) as producer:
+        for _ in range(300):
+            producer.send_value("t", b"v", partition=0)
+    with hqueue.Consumer(queue.name, group="g", client=client) as consumer:
+        assert len([*consumer.messages(idle_ms_max=1_000)]) == 300
+    received = traces.named(f"receive {queue.name}")
+    assert len(received) < 20
+    counts = [(each.attributes or {}).get("messaging.batch.message_count", 1) for each in received]
+    assert sum(map(int, counts)) == 300
+    assert max(len(each.links) for each in received) <= 128
+
+
+@pytest.mark.in_memory
+def test_an_idempotent_put_has_a_span_and_no_header(traces: Traces, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    message = Message("t", b"v")
+    first = queue.put(message, partition=0, idempotency_key="k")
+    assert queue.put(message, partition=0, idempotency_key="k") == first
+    with queue.scan() as scanner:
+        assert [each.headers for each in scanner] == [()]
+    assert len(traces.named(f"put {queue.name}")) == 2
+
+
+@pytest.mark.in_memory
+def test_an_error_is_in_its_span(traces: Traces, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.close()
+    with pytest.raises(hqueue.ClosedError):
+        queue.put(Message("t", b"v"))
+    put = traces.one(f"put {queue.name}")
+    assert put.status.status_code is StatusCode.ERROR
+    assert (put.attributes or {})["error.type"] == "ClosedError"
+
+
+@pytest.mark.in_memory
+def test_share_groups_have_spans_too(
+    traces: Traces, make_queue: MakeQueue, client: hqueue.Client
+) -> None:
+    queue = make_queue()
+    queue.put(Message("t", b"v"))
+    with hqueue.ShareConsumer(
+        queue.name, group="shared", client=client, auto_acknowledge=False
+    ) as consumer:
+        (message,) = consumer.poll(30_000)
+        consumer.acknowledge(message)
+        consumer.commit()
+    put = traces.one(f"put {queue.name}")
+    assert [linked(each) for each in traces.named(f"receive {queue.name}")] == [[ids(put)]]
+    settled = traces.named(f"acknowledge {queue.name}")
+    assert settled
+    assert (settled[0].attributes or {})["messaging.consumer.group.name"] == "shared"
+
+
+@pytest.mark.in_memory
+def test_asyncio_has_the_same_spans(
+    traces: Traces, make_queue: MakeQueue, client: hqueue.Client
+) -> None:
+    queue = make_queue()
+
+    async def run() -> None:
+        opened = hqueue.aio.Client(client)
+        there = await opened.queue(queue.name)
+        with traces.tracer.start_as_current_span("request"):
+            await there.put(Message("t", b"1"))
+            async with there.producer() as producer:
+                await producer.send(Message("t", b"2"))
+        async with hqueue.aio.Consumer(queue.name, group="g", client=opened) as consumer:
+            received = [each async for each in consumer.messages(idle_ms_max=1_000)]
+            await consumer.commit()
+        assert len(received) == 2
+        request = traces.one("request")
+        assert {carried(each)[0] for each in received} == {ids(request)[0]}
+
+    asyncio.run(run())
+    assert traces.named(f"create {queue.name}")
+    assert traces.named(f"receive {queue.name}")
+    assert traces.named(f"commit {queue.name}")
+
+
+def test_a_listener_runs_in_a_span_of_the_message_s_trace(traces: Traces) -> None:
+    current = []
+
+    def listener(messages: Sequence[ReceivedMessage]) -> Status:
+        current.append(trace.get_current_span().get_span_context().trace_id)
+        return Status.DONE
+
+    async def async_listener(messages: Sequence[ReceivedMessage]) -> Status:
+        return listener(messages)
+
+    message = ReceivedMessage(
+        "t", b"v", hqueue.MessageID(1, 1), 3, headers=[("traceparent", PARENT)]
+    )
+    listeners = Listeners([listener, async_listener], 30_000, "reader")
+    listeners.start()
+    try:
+        listeners.consume([message])
+    finally:
+        listeners.close()
+    assert current == [carried(message)[0]] * 2
+    processed = traces.one("process reader")
+    assert processed.kind is SpanKind.CONSUMER
+    assert linked(processed) == [carried(message)]
+    assert (processed.attributes or {})["messaging.destination.partition.id"] == "3"
+
+
+def test_traces_are_enabled_once(traces: Traces) -> None:
+    with pytest.raises(InvalidInputError, match="enabled already"):
+        hqueue.traces.enable(traces.provider)
+    hqueue.traces.Instrumentor().instrument(tracer_provider=traces.provider)
+
+
+@pytest.mark.in_memory
+def test_without_a_call_nothing_is_traced(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    made = Traces()
+    with made.tracer.start_as_current_span("request"):
+        queue.put(Message("t", b"v"))
+    with queue.scan() as scanner:
+        (message,) = scanner
+    assert message.headers == ()
+    with hqueue.traces.processing(message) as span:
+        assert span is None
+
+
+def test_without_the_extra_an_error_says_what_to_install() -> None:
+    code = """
+import sys
+sys.modules["opentelemetry"] = None
+import hqueue.traces
+try:
+    hqueue.traces.enable()
+except hqueue.InvalidInputError as exc:
+    print(exc)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "pip install '.[traces]'" in ended.stdout
