@@ -5,7 +5,8 @@ headers if they are asked for. The others lose nothing of what they hold:
 
     json             {"partition":3,"id":"1700000000000-0","timestamp":"2023-11-14T22:13:20.000Z",
                       "topic":"clicks","value":"hello"}
-                     on one line, with the key and headers of a message that has some: `documents`
+                     on one line, with the key and headers of a message that has some:
+                     `hqueue.texts.documents`
     raw              the value, and a newline
     length-prefixed  the value's length, 4 bytes big-endian, and the value
 """
@@ -20,34 +21,20 @@ import json
 from collections.abc import Callable
 from json.encoder import encode_basestring
 
-from hqueue.cli.documents import extra_fields
 from hqueue.cli.framing import length_prefixed
 from hqueue.errors import InvalidInputError
-from hqueue.message import Message, ReceivedMessage
-from hqueue.message_id import MessageID, sequence_of, timestamp_of
+from hqueue.message import ReceivedMessage
+from hqueue.message_id import sequence_of, timestamp_of
+from hqueue.texts.documents import extra_fields
+from hqueue.texts.shown import headers_text, iso_timestamp, key_text, printable
 
 __all__ = [
     "Encode",
     "Format",
     "encoder",
-    "headers_text",
-    "iso_timestamp",
-    "key_text",
-    "printable",
 ]
 
 Encode = Callable[[ReceivedMessage], bytes]
-
-_UTC = datetime.timezone.utc
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0))} | {
-    0x09: "\\t",
-    0x0A: "\\n",
-    0x0D: "\\r",
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
-}
-# Direction marks could make a terminal show something else than what is there.
-_ESCAPES |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 class Format(str, enum.Enum):
@@ -112,34 +99,8 @@ def encoder(
     return columns
 
 
-def iso_timestamp(timestamp_ms: int, zone: datetime.tzinfo | None = _UTC) -> str:
-    """Milliseconds since the epoch in ISO 8601; in the system's zone if that is None."""
-    try:
-        moment = MessageID(timestamp_ms).datetime.astimezone(zone)
-    except (OverflowError, ValueError):  # Beyond the year 9999: IDs reach further than datetimes.
-        return f"{timestamp_ms}ms"
-    text = moment.isoformat(timespec="milliseconds")
-    return text[:-6] + "Z" if zone is _UTC else text
-
-
-def printable(value: bytes | str) -> str:
-    """A value on one line: what is not UTF-8 and what steers a terminal is escaped."""
-    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
-    return text if text.isprintable() else text.translate(_ESCAPES)
-
-
 _utc = functools.lru_cache(maxsize=256)(iso_timestamp)
 _quoted = functools.lru_cache(maxsize=256)(encode_basestring)
-
-
-def key_text(message: Message) -> str:
-    """Its key for people; ``-`` if it has none."""
-    return "-" if message.key is None else printable(message.key)
-
-
-def headers_text(message: Message) -> str:
-    """Its headers for people, ``name=value,name=value``; ``-`` if it has none."""
-    return ",".join(f"{printable(n)}={printable(v)}" for n, v in message.headers) or "-"
 
 
 def _raw(message: ReceivedMessage) -> bytes:

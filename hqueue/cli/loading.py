@@ -30,7 +30,7 @@ ORDER = (
     "secure-nodes",
     *("subscribers", "add-subscriber", "delete-subscriber", "seek", "subscribe", "lag"),
     *("dead-letters", "worker", "hub", "topics", "hubs", "access", "publish", "pipeline"),
-    *("doctor", "local", "demo", "shell"),
+    *("doctor", "console", "local", "demo", "shell"),
 )
 """The order in the help; other commands follow by their names."""
 

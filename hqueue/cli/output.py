@@ -137,7 +137,7 @@ def show_table(
 
     Args:
         columns: the headings.
-        rows: the cells; None is shown as ``-``, and a text as `hqueue.cli.formats.printable`.
+        rows: the cells; None is shown as ``-``, and a text as `hqueue.texts.shown.printable`.
         title: what stands above it on a terminal.
         numbers: the columns to be aligned to the right.
     """
@@ -170,7 +170,7 @@ def drawn_table(
 
 
 def _cell(value: object) -> str:
-    from hqueue.cli.formats import printable  # noqa: PLC0415  (not for the version)
+    from hqueue.texts.shown import printable  # noqa: PLC0415  (not for the version)
 
     return "-" if value is None else printable(str(value))
 

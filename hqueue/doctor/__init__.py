@@ -5,7 +5,7 @@ Each check is a generator of findings in a module of its own. `examination` runs
 each check's time.
 """
 
-from hqueue.doctor.examination import Subject, examine
+from hqueue.doctor.examination import Subject, examine, without_writes
 from hqueue.doctor.findings import Finding, Level
 
-__all__ = ["Finding", "Level", "Subject", "examine"]
+__all__ = ["Finding", "Level", "Subject", "examine", "without_writes"]

@@ -23,7 +23,7 @@ from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.connection import NATIVE, Settings
 from hqueue.settings.security import KERBEROS
 
-__all__ = ["Check", "Subject", "examine"]
+__all__ = ["Check", "Subject", "examine", "without_writes"]
 
 CHECK_S = 20.0
 """The time limit of a check, unless ``operation_timeout_ms`` is shorter."""
@@ -71,6 +71,11 @@ CHECKS = (
     Check("hbase", check_hbase, _needs_of_hbase),
     Check("hubs", check_hubs, _needs_of_hubs),
 )
+
+
+def without_writes() -> tuple[Check, ...]:
+    """The checks that only read: without the one that creates a node in ZooKeeper."""
+    return tuple(check for check in CHECKS if check.run is not check_zookeeper)
 
 
 def examine(

@@ -53,17 +53,23 @@ class PortGuard:
         self._setting = setting
         self._audit = Audit()
 
+    def context(self) -> ssl.SSLContext:
+        """The TLS context for the next caller. It may read files.
+
+        Raises:
+            RefusedError: the files can't be read.
+        """
+        return self._contexts.current()
+
     def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
         """A socket that speaks TLS, before its handshake.
 
         Raises:
             OSError: the caller has gone.
         """
-        return self._contexts.current().wrap_socket(
-            accepted, server_side=True, do_handshake_on_connect=False
-        )
+        return self.context().wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
 
-    def principal_of(self, shaken: ssl.SSLSocket) -> str:
+    def principal_of(self, shaken: ssl.SSLSocket | ssl.SSLObject) -> str:
         """Who the caller has proven to be, after the handshake.
 
         Raises:

@@ -34,7 +34,7 @@ __all__ = [
     "user_file",
 ]
 
-ROLES = ("worker", "hub")
+ROLES = ("worker", "hub", "console")
 """What has settings of its own beside those of a connection."""
 
 _log = logging.getLogger(__name__)

@@ -12,14 +12,15 @@ import tomli_w
 from hypothesis import strategies as st
 
 from hqueue import GatewayAddress, HQueueError, MessageID, ReceivedMessage, Settings
-from hqueue.cli.documents import message_of
-from hqueue.cli.formats import Format, encoder, printable
+from hqueue.cli.formats import Format, encoder
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.shell.syntax import parse_line
 from hqueue.position import as_message_id, parse_position
 from hqueue.settings.attributes import ATTRIBUTES, check_attributes, check_queue_name, ttl_seconds
 from hqueue.settings.connection import NATIVE
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
+from hqueue.texts.documents import message_of
+from hqueue.texts.shown import printable
 
 from .damage import Damage, damaged, damages
 from .target import Target

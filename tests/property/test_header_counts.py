@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from hqueue import Message, MessageID, Messages, MessageTooLargeError, ReceivedMessage
 from hqueue.cli.commands.making import message_maker
-from hqueue.cli.documents import message_of as message_of_document
 from hqueue.cli.framing import Framing
 from hqueue.format.arrow import HEADERS, encode_arrow
 from hqueue.format.cells import encode_bodies, encode_message
@@ -24,6 +23,7 @@ from hqueue.message import Headers
 from hqueue.produce.encode import encode_given
 from hqueue.rpc.services import load
 from hqueue.settings.limits import BATCH_HEADERS_MAX
+from hqueue.texts.documents import message_of as message_of_document
 from hqueue.topics.structs import check_sent, message_structs
 from hqueue_workers.api.structs import _SHARED, messages_of_list
 from hqueue_workers.hub.serving.service import _read as published

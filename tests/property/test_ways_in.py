@@ -27,7 +27,6 @@ from hqueue import (
     RequestRefusedError,
 )
 from hqueue.cli.commands.making import message_maker, parse_headers
-from hqueue.cli.documents import message_of as message_of_document
 from hqueue.cli.framing import Framing
 from hqueue.consume.arrow import record_batch
 from hqueue.consume.decode import messages_of
@@ -38,6 +37,7 @@ from hqueue.produce.delivery import PendingBatch
 from hqueue.produce.encode import encode_batch
 from hqueue.rpc.services import load
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
+from hqueue.texts.documents import message_of as message_of_document
 from hqueue.topics.structs import message_structs
 from hqueue_workers.api.structs import _SHARED, messages_of_list
 from hqueue_workers.hub.serving.service import _read as published

@@ -17,12 +17,13 @@ from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.groups import PANEL
 from hqueue.cli.commands.work import work
 from hqueue.cli.exits import say
-from hqueue.cli.formats import Format, encoder, printable
+from hqueue.cli.formats import Format, encoder
 from hqueue.cli.output import Output
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import HQueueError
 from hqueue.runtime.stopping import stopping
+from hqueue.texts.shown import printable
 
 if TYPE_CHECKING:
     from hqueue.client import Client

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hqueue.cli.commands import shared_options
-from hqueue.cli.documents import extra_fields
 from hqueue.cli.exits import say
-from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
 from hqueue.cli.known import check_group, check_subscriber
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import commands
@@ -21,6 +19,9 @@ from hqueue.errors import CorruptLogError, InvalidInputError
 from hqueue.message_id import MessageID
 from hqueue.position import POSITION_HELP, parse_position
 from hqueue.runtime.only_reads import OnlyReads
+from hqueue.texts.documents import extra_fields
+from hqueue.texts.questions import delete_dead_letters
+from hqueue.texts.shown import headers_text, iso_timestamp, key_text, printable
 
 if TYPE_CHECKING:
     from hqueue.client import Client
@@ -151,10 +152,9 @@ def dead_letters(
         if redrive is not None or redrive_all:
             say(f"Redriven: {opened.dead_letters.redrive(letters):,}.")
         elif delete is not None or delete_all:
-            what = "the listed dead letters" if chosen is None else f"dead letter {chosen}"
-            whose = subscriber or group or "all subscribers and groups"
             if first is not None:
-                session.confirm(f"Delete {what} of {printable(whose)} in {queue}?", yes=yes)
+                one = None if chosen is None else str(chosen)
+                session.confirm(delete_dead_letters(subscriber or group, queue, one), yes=yes)
             say(f"Deleted: {opened.dead_letters.delete(letters):,}.")
         elif json or show is not None:
             for letter in letters:

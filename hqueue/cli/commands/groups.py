@@ -10,7 +10,6 @@ import typer
 
 from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
-from hqueue.cli.formats import iso_timestamp, printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import group
@@ -18,6 +17,8 @@ from hqueue.cli.session import session_of
 from hqueue.groups.kinds import SHARE
 from hqueue.position import START_HELP, check_start
 from hqueue.runtime.only_reads import OnlyReads
+from hqueue.texts.questions import overwrite_offsets
+from hqueue.texts.shown import iso_timestamp, printable
 
 if TYPE_CHECKING:
     from hqueue.groups.descriptions import GroupDescription, GroupPartition
@@ -117,7 +118,7 @@ def reset(
     gets all messages from there on again, even those that it had finished.
     """
     session, _ = session_of(context), check_start(to)  # A bad position is refused at once.
-    session.confirm(f"Overwrite the offsets of {printable(group)} in {queue}?", yes=yes)
+    session.confirm(overwrite_offsets(group, queue), yes=yes)
     moved = session.client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else f"{to}, or the end where that is before"

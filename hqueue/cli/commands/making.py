@@ -6,10 +6,10 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
-from hqueue.cli.documents import message_of
 from hqueue.cli.framing import Framing
 from hqueue.errors import InvalidInputError
 from hqueue.message import Headers, Message, checked_headers
+from hqueue.texts.documents import message_of
 
 __all__ = ["Make", "message_maker", "parse_headers"]
 

@@ -18,7 +18,6 @@ from hqueue.cli.commands.sending import (
     send_stream,
     send_values,
 )
-from hqueue.cli.formats import printable
 from hqueue.cli.framing import Framing
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.registering import commands
@@ -26,6 +25,7 @@ from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message, topic_bytes
 from hqueue.message_id import MessageID
+from hqueue.texts.shown import printable
 
 if TYPE_CHECKING:
     from hqueue.cli.commands.shipment import Producing

@@ -21,11 +21,12 @@ from hqueue.settings.attributes import (
     check_same_partitions,
     ttl_seconds,
 )
+from hqueue.texts.shown import ttl_text
 
 if TYPE_CHECKING:
     from hqueue.log.offsets import PartitionOffsets
 
-__all__ = ["register", "ttl_text"]
+__all__ = ["register"]
 
 AttributeOptions = Annotated[
     list[str] | None,
@@ -212,16 +213,6 @@ def locations(
         json=json,
         numbers=("partition", "port"),
     )
-
-
-_UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60))
-
-
-def ttl_text(seconds: int | None) -> str:
-    """A TTL as ``--ttl`` takes it, in the largest unit that is exact."""
-    if seconds is None:
-        return "forever"
-    return next((f"{seconds // n}{unit}" for unit, n in _UNITS if seconds % n == 0), f"{seconds}s")
 
 
 def _kept(ttl: str | int | None) -> str:

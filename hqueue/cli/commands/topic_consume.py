@@ -13,13 +13,14 @@ import typer
 
 from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
-from hqueue.cli.formats import Encode, Format, encoder, printable
+from hqueue.cli.formats import Encode, Format, encoder
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.output import Output
 from hqueue.errors import HubUnavailableError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.only_reads import OnlyReads
 from hqueue.runtime.stopping import stopping
+from hqueue.texts.shown import printable
 
 if TYPE_CHECKING:
     from hqueue.message import ReceivedMessage

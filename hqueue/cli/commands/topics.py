@@ -12,7 +12,6 @@ from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.metadata import hubs
 from hqueue.cli.commands.topic_consume import consume, unsubscribe
 from hqueue.cli.exits import ExitCode, say
-from hqueue.cli.formats import printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import show_rows, show_table, write_json
@@ -20,6 +19,7 @@ from hqueue.cli.registering import commands, group
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
 from hqueue.runtime.only_reads import OnlyReads
+from hqueue.texts.shown import printable
 
 if TYPE_CHECKING:
     pass

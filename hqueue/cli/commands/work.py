@@ -10,13 +10,13 @@ import typer
 
 from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
-from hqueue.cli.formats import printable
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import duration_option
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.position import START_HELP, check_start
 from hqueue.runtime.stopping import stopping
+from hqueue.texts.shown import printable
 
 if TYPE_CHECKING:
     from hqueue.cli.commands.work_jobs import WorkPlan

@@ -8,11 +8,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from hqueue.cli.exits import say
-from hqueue.cli.formats import printable
 from hqueue.cli.progress import display
 from hqueue.errors import HQueueError
 from hqueue.runtime.threads import start
 from hqueue.runtime.waiting import Event
+from hqueue.texts.shown import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.formats import iso_timestamp, printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import size_text
 from hqueue.cli.session import session_of
 from hqueue.position import parse_position
+from hqueue.texts.shown import iso_timestamp, printable
 from pyspark_hqueue.jobs.command_options import (
     Conf,
     DryRun,

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue.cli.formats import Format, encoder, iso_timestamp, printable
+from hqueue.cli.formats import Format, encoder
 from hqueue.errors import InvalidInputError
 from hqueue.message import Headers, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.settings.limits import TIMESTAMP_MS_MAX
+from hqueue.texts.shown import iso_timestamp, printable
 
 ID = MessageID(1_700_000_000_123, 7)
 UTC = datetime.timezone.utc

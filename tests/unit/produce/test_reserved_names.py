@@ -21,11 +21,11 @@ from hqueue import (
     Queue,
     is_reserved,
 )
-from hqueue.cli.documents import message_of
 from hqueue.cli.formats import Format, encoder
 from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
 from hqueue.format.arrow import HEADERS as ARROW_HEADERS
 from hqueue.rpc.services import load
+from hqueue.texts.documents import message_of
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 

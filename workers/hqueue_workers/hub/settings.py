@@ -13,13 +13,8 @@ from hqueue.settings.loading import load_role_settings
 from hqueue.settings.names import names_in
 from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByACL, ByRules, NameRules
 from hqueue_workers.node.access_control import AccessControl
-from hqueue_workers.node.api_settings import (
-    ALL,
-    API_BOUNDS,
-    RULES,
-    ApiSettings,
-    check_administrators,
-)
+from hqueue_workers.node.access_settings import ALL, RULES, check_administrators
+from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 from hqueue_workers.node.hosts import fill_hosts
 from hqueue_workers.node.networks import Networks
 

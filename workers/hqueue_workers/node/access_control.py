@@ -12,7 +12,7 @@ from hqueue.metadata.ports import NEW, Watch
 from hqueue.net.audit import Audit
 from hqueue.runtime.logs import Log
 from hqueue.settings.names import is_among
-from hqueue_workers.node.api_settings import RULES, ApiSettings, check_administrators
+from hqueue_workers.node.access_settings import RULES, AccessSettings, check_administrators
 
 __all__ = ["AccessControl"]
 
@@ -42,8 +42,8 @@ class AccessControl:
         self._listeners: list[Callable[[], object]] = []
 
     @classmethod
-    def of(cls, client: Client, settings: ApiSettings) -> AccessControl | None:
-        """Make it from the settings of a worker or a hub; None if they use no rules.
+    def of(cls, client: Client, settings: AccessSettings) -> AccessControl | None:
+        """Make it from the settings of a role; None if they use no rules.
 
         Raises:
             SettingsError: callers can't prove principals.

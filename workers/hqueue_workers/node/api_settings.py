@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from hqueue import InvalidInputError, SettingsError
-from hqueue.metadata.managers import check_names
 from hqueue.settings.addresses import PORT_MAX
-from hqueue.settings.names import names_in
+from hqueue_workers.node.access_settings import AccessSettings
 
-__all__ = ["ALL", "API_BOUNDS", "RULES", "ApiSettings", "check_administrators"]
-
-ALL, RULES = "all", "rules"
-"""The values of `authorizer` that workers and hubs share."""
+__all__ = ["API_BOUNDS", "ApiSettings"]
 
 API_BOUNDS = {
     "api_port": (0, PORT_MAX),
@@ -26,18 +21,8 @@ API_BOUNDS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class ApiSettings:
+class ApiSettings(AccessSettings):
     """The settings of the Thrift API, in a worker or a hub. Times are in milliseconds."""
-
-    authorizer: str = "all"
-    """Who may do what: ``all`` (everybody may do everything) or ``rules`` (the access rules decide,
-    which ``hqueue access`` changes). Rules need the connection's ``tls``.
-    """
-
-    administrators: str = ""
-    """Who may do everything, whatever the rules say: principals with commas between. A name that
-    ends with ``*`` stands for all names that begin with the text before it.
-    """
 
     api_port: int | None = None
     """The port of the Thrift API; a free port if 0. If not given, the API is not served."""
@@ -86,15 +71,3 @@ class ApiSettings:
     """About how many bytes all scanners may hold between calls. Beyond that, the scanners that were
     unused for the longest drop their bytes, and read again later.
     """
-
-
-def check_administrators(names: str) -> list[str]:
-    """The names of the setting `administrators`.
-
-    Raises:
-        SettingsError: one of them is not a name.
-    """
-    try:
-        return list(check_names(names_in(names), option="administrators"))
-    except InvalidInputError as exc:
-        raise SettingsError(exc.text, administrators=names) from exc

@@ -13,13 +13,8 @@ from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import load_role_settings
-from hqueue_workers.node.api_settings import (
-    ALL,
-    API_BOUNDS,
-    RULES,
-    ApiSettings,
-    check_administrators,
-)
+from hqueue_workers.node.access_settings import ALL, RULES, check_administrators
+from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 from hqueue_workers.node.hosts import LOOPBACK, fill_hosts
 
 __all__ = ["WorkerSettings"]

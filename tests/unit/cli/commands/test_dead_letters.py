@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hqueue import MessageID, ReceivedMessage
 from hqueue.cli.commands.dead_letters import _as_json, _cells
-from hqueue.cli.formats import headers_text, key_text
 from hqueue.dead_letters.wrapping import DeadLetter
+from hqueue.texts.shown import headers_text, key_text
 
 
 def letter(**more: object) -> DeadLetter:

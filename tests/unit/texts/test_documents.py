@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue.cli.documents import message_of
 from hqueue.cli.formats import Format, encoder
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.message import Headers, Message, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from hqueue.settings.reserved import is_reserved
+from hqueue.texts.documents import message_of
 
 names = st.text(st.characters(codec="utf-8"), max_size=20).filter(
     lambda name: not is_reserved(name)

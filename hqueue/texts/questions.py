@@ -1,0 +1,46 @@
+"""The questions before a change, which the command line and the console ask in the same words."""
+
+from __future__ import annotations
+
+from hqueue.texts.shown import printable
+
+__all__ = [
+    "delete_dead_letters",
+    "move_checkpoints",
+    "overwrite_offsets",
+    "redrive_dead_letters",
+]
+
+
+def overwrite_offsets(group: str, queue: str) -> str:
+    """The question before a group is reset."""
+    return f"Overwrite the offsets of {printable(group)} in {queue}?"
+
+
+def move_checkpoints(subscriber: str, queue: str) -> str:
+    """The question before a subscriber's checkpoints are moved."""
+    return f"Move the checkpoints of {printable(subscriber)} in {queue}?"
+
+
+def delete_dead_letters(owner: str | None, queue: str, chosen: str | None = None) -> str:
+    """The question before dead letters are deleted.
+
+    Args:
+        owner: the subscriber or the group; None for all of them.
+        queue: the queue.
+        chosen: the ID of the only one; None for all that are listed.
+    """
+    return f"Delete {_what(chosen)} of {_whose(owner)} in {queue}?"
+
+
+def redrive_dead_letters(owner: str | None, queue: str, chosen: str | None = None) -> str:
+    """The question before dead letters are redriven; as `delete_dead_letters`."""
+    return f"Redrive {_what(chosen)} of {_whose(owner)} in {queue}?"
+
+
+def _what(chosen: str | None) -> str:
+    return "the listed dead letters" if chosen is None else f"dead letter {chosen}"
+
+
+def _whose(owner: str | None) -> str:
+    return printable(owner or "all subscribers and groups")

@@ -1,0 +1,108 @@
+"""The console as a role of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import hqueue.aio
+from hqueue import Client
+from hqueue.net.security import security_of
+from hqueue_workers.console.app import make_app
+from hqueue_workers.console.context import Context
+from hqueue_workers.console.examination import Examination
+from hqueue_workers.console.gate import FormTokens, Gate
+from hqueue_workers.console.history import History
+from hqueue_workers.console.rendering import Renderer
+from hqueue_workers.console.rights import Rights
+from hqueue_workers.console.server import ConsoleServer
+from hqueue_workers.console.settings import ConsoleSettings
+from hqueue_workers.console.streaming import Streams
+from hqueue_workers.node.access_control import AccessControl
+from hqueue_workers.node.runtime import ready
+
+__all__ = ["Console"]
+
+SEARCHES_MAX = 4
+
+
+class Console:
+    """Serves the console's pages. Make it within the event loop in which it runs.
+
+    Args:
+        client: the connection, which stays open.
+        settings: the settings.
+
+    Raises:
+        SettingsError: the settings don't fit together, or files can't be read.
+    """
+
+    def __init__(self, client: Client, settings: ConsoleSettings) -> None:
+        security = security_of(client.settings)
+        self._settings = settings
+        self._access = AccessControl.of(client, settings)
+        rights = Rights(settings, secured=security is not None, access=self._access)
+        guard = None
+        if security is not None:
+            security.check_shown("" if settings.is_local else settings.host)
+            guard = security.guard("console", settings.principals, "principals")
+        connected = hqueue.aio.Client(client)
+        self.history = History(connected, settings.history_ms)
+        self._streams = Streams(settings.streams_max)
+        context = Context(
+            connected,
+            rights,
+            Renderer(FormTokens(), allow_changes=settings.allow_changes),
+            self.history,
+            self._streams,
+            Examination(client.settings, writes=settings.allow_changes),
+            asyncio.Semaphore(SEARCHES_MAX),
+        )
+        gate = Gate(make_app(context), settings.known_hosts, guard)
+        self._server = ConsoleServer(gate, settings.connections_max, guard)
+        self._secured = security is not None
+
+    @property
+    def address(self) -> str:
+        """The address that a user opens."""
+        scheme = "https" if self._secured else "http"
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"{scheme}://{host}:{self._server.port}/"
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return self._server.connections
+
+    async def run(
+        self, stopping: asyncio.Event, on_ready: Callable[[str], None] = lambda address: None
+    ) -> None:
+        """Serve until `stopping` is set.
+
+        Args:
+            stopping: set when the console must end.
+            on_ready: called with the console's address when it can be opened.
+
+        Raises:
+            SettingsError: the console can't listen at the address of its settings.
+            HQueueError: the access rules can't be read.
+        """
+        if self._access is not None:
+            await asyncio.to_thread(self._access.begin)
+        measuring = None
+        try:
+            self._server.listen(self._settings.host, self._settings.port)
+            ready.info("the console is ready at %s", self.address)
+            on_ready(self.address)
+            measuring = asyncio.ensure_future(self.history.run())
+            await stopping.wait()
+        finally:
+            self._streams.stopping.set()
+            await self._server.close()
+            if measuring is not None:
+                measuring.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await measuring
+            if self._access is not None:
+                self._access.close()

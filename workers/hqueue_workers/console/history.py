@@ -1,0 +1,169 @@
+"""Measures rates and lags now and then, and keeps the newest measurements in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Coroutine, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from hqueue import HQueueError
+from hqueue.aio import Client
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.logs import Log
+from hqueue.runtime.seldom import SeldomLog
+
+__all__ = ["GROUP", "KEPT", "QUEUE", "SUBSCRIBER", "History", "Sample", "Series"]
+
+logger = Log(__name__)
+
+SAMPLES_MAX = 180
+SERIES_MAX = 2_000
+"""Of all queues, groups and subscribers. The history of further ones is not kept."""
+AT_ONCE = 4
+MEASURE_S_MAX = 15.0
+"""A queue, a group or a queue's subscribers that take longer are left out this time."""
+
+QUEUE, KEPT, GROUP, SUBSCRIBER = "queue", "kept", "group", "subscriber"
+
+Name = tuple[str, ...]
+"""What is measured: `QUEUE` or `KEPT`, and a queue; `GROUP`, the group and the queue; or
+`SUBSCRIBER`, the subscriber and the queue."""
+
+
+_Result = TypeVar("_Result")
+
+
+class Sample(NamedTuple):
+    """A measurement."""
+
+    at_s: float
+    """The time by a monotonic clock."""
+    value: int
+    """How many messages a queue ever had or has now, or a reader's lag."""
+
+
+class Series:
+    """The newest measurements of one thing."""
+
+    def __init__(self) -> None:
+        self.samples: collections.deque[Sample] = collections.deque(maxlen=SAMPLES_MAX)
+
+    @property
+    def rate(self) -> float | None:
+        """How much the value grew in a second over the last minute; None without two samples."""
+        newest = self.samples[-1] if self.samples else None
+        earlier = [
+            each for each in self.samples if newest is not None and newest.at_s - each.at_s <= 60
+        ]
+        if newest is None or len(earlier) < 2:
+            return None
+        return max(0.0, (newest.value - earlier[0].value) / (newest.at_s - earlier[0].at_s))
+
+
+class History:
+    """Measures all queues, groups and subscribers, one round after the other.
+
+    Args:
+        client: the connection.
+        every_ms: the time between the beginnings of two rounds.
+    """
+
+    def __init__(self, client: Client, every_ms: float) -> None:
+        self._client = client
+        self._every_s = every_ms / 1e3
+        self._series: dict[Name, Series] = {}
+        self._seldom = SeldomLog(logger)
+        self.left_out = 0
+        """How many things could not be measured in the last round, or were too many."""
+
+    def series(self, *name: str) -> Series | None:
+        """The measurements of one thing; None if it has none."""
+        return self._series.get(name)
+
+    def of_queue(self, kind: str, queue: str) -> list[tuple[Name, Series]]:
+        """The measurements of the groups or subscribers of a queue, by name."""
+        return sorted(
+            (name, each)
+            for name, each in self._series.items()
+            if name[0] == kind and name[-1] == queue
+        )
+
+    async def run(self) -> None:
+        """Measure until this is cancelled."""
+        while True:
+            began_s = SYSTEM_CLOCK.monotonic_ms() / 1e3
+            await self.measure()
+            took_s = SYSTEM_CLOCK.monotonic_ms() / 1e3 - began_s
+            await asyncio.sleep(max(1.0, self._every_s - took_s))
+
+    async def measure(self) -> None:
+        """Measure everything once. It raises no `HQueueError`: what can't be read is left out."""
+        self.left_out = 0
+        seen: set[Name] = set()
+        names = await self._bounded(self._queues()) or []
+        groups = await self._bounded(self._groups()) or []
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(measuring: Coroutine[Any, Any, dict[Name, int]]) -> None:
+            async with turns:
+                for name, value in (await self._bounded(measuring) or {}).items():
+                    if self._add(name, value):
+                        seen.add(name)
+
+        await asyncio.gather(
+            *(one(self._of_queue(each)) for each in names[:SERIES_MAX]),
+            *(one(self._of_subscribers(each)) for each in names[:SERIES_MAX]),
+            *(one(self._of_group(each)) for each in groups[:SERIES_MAX]),
+        )
+        if names or groups:
+            self._forget(seen)
+
+    def _add(self, name: Name, value: int) -> bool:
+        series = self._series.get(name)
+        if series is None:
+            if len(self._series) >= SERIES_MAX:
+                self.left_out += 1
+                return False
+            series = self._series[name] = Series()
+        series.samples.append(Sample(SYSTEM_CLOCK.monotonic_ms() / 1e3, value))
+        return True
+
+    def _forget(self, seen: Iterable[Name]) -> None:
+        """Forget what has not been measured for as long as the history reaches."""
+        oldest_s = SYSTEM_CLOCK.monotonic_ms() / 1e3 - SAMPLES_MAX * self._every_s
+        for name in self._series.keys() - set(seen):
+            if self._series[name].samples[-1].at_s < oldest_s:
+                del self._series[name]
+
+    async def _bounded(self, work: Coroutine[Any, Any, _Result]) -> _Result | None:
+        try:
+            return await asyncio.wait_for(work, MEASURE_S_MAX)
+        except (HQueueError, asyncio.TimeoutError) as exc:
+            self.left_out += 1
+            self._seldom.info("the console could not measure: %s", exc or "it took too long")
+            return None
+
+    async def _queues(self) -> list[str]:
+        return [each.name for each in await self._client.list_queues() if each.enabled is not False]
+
+    async def _groups(self) -> list[str]:
+        return [each.group for each in await self._client.list_groups()]
+
+    async def _of_queue(self, name: str) -> dict[Name, int]:
+        async with await self._client.queue(name) as queue:
+            offsets = await queue.offsets()
+        kept = sum(each.end_ordinal - each.beginning_ordinal for each in offsets)
+        return {(QUEUE, name): sum(each.count for each in offsets), (KEPT, name): kept}
+
+    async def _of_subscribers(self, name: str) -> dict[Name, int]:
+        lags: collections.Counter[Name] = collections.Counter()
+        for each in await self._client.list_subscribers(name):
+            lags[SUBSCRIBER, each.subscriber, name] += each.lag or 0
+        return dict(lags)
+
+    async def _of_group(self, group: str) -> dict[Name, int]:
+        lags: collections.Counter[Name] = collections.Counter()
+        for each in (await self._client.describe_group(group)).partitions:
+            lags[GROUP, group, each.queue] += 0 if each.lag is None else each.lag.messages
+        return dict(lags)
