@@ -79,8 +79,9 @@ def running_console(client: hqueue.Client, **settings: Any) -> Iterator[RunningC
             raise failed[0]
         yield begun[0]
     finally:
-        if stop:
-            stop[0]()
+        if stop and thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # Its loop has just ended.
+                stop[0]()
         thread.join(DEADLINE_S)
         assert not thread.is_alive()
     if failed:
