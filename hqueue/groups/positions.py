@@ -22,6 +22,7 @@ __all__ = [
     "BEGINNING",
     "Positions",
     "end_of",
+    "is_older",
     "is_to_come",
     "position_since",
     "start_positions",
@@ -46,6 +47,14 @@ def position_since(time: MessageID, end: Position) -> Position:
     """
     position = Position(max(time, BEGINNING.next))
     return position if position.next < end.next else end
+
+
+def is_older(offsets: PartitionOffsets, position: MessageID, clock_skew_ms_max: int) -> bool:
+    """Whether a partition's log certainly began before a position was reached in it: its oldest
+    message was written earlier than that, by more than two writers' clocks may differ.
+    """
+    oldest = offsets.beginning
+    return oldest is not None and oldest.timestamp < position.timestamp - 2 * clock_skew_ms_max
 
 
 def is_to_come(time: MessageID, log: QueueLog) -> Work[Any, bool]:
@@ -216,17 +225,36 @@ class Positions:
         self._positions[key] = (yield from self.end(key)) if latest else BEGINNING
         return latest
 
-    def begin_again(self, key: PartitionKey) -> None:
-        """Go on with the first message of the log: the log in which the position was reached is
-        gone, since the queue was truncated, or was deleted and created again. The whole new log was
-        written after the position was reached, so ``latest`` skips none of it.
+    def begin_again(self, key: PartitionKey) -> Work[Any, None]:
+        """Go on in a log that lacks messages which lay before the position.
+
+        If the log is older than the position, only its newest messages are gone, as after the loss
+        of power of all servers: the consumer goes on at the position, or at the log's end where
+        the log ends before. Otherwise the log in which the position was reached is gone, since the
+        queue was truncated, or was deleted and created again: the consumer goes on with the first
+        message. The whole new log was written after the position was reached, so ``latest`` skips
+        none of it.
 
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
+            StoreUnavailableError: the partition's ends can't be read now.
         """
-        text = "the queue was truncated or created again: messages that were not consumed are gone"
+        log = yield from self._log(*key)
+        offsets = yield from self._offsets(key)
+        position = self._positions[key].next
+        if is_older(offsets, position, log.settings.clock_skew_ms_max):
+            text = (
+                "the log has lost its newest messages, which the group had consumed: the group "
+                "goes on after them"
+            )
+            again = end_of(offsets) if offsets.end < position else Position(position)
+        else:
+            text = (
+                "the queue was truncated or created again: messages that were not consumed are gone"
+            )
+            again = BEGINNING
         logger.warning("%s", self._refuse(text, key, lost=None))
-        self._positions[key] = BEGINNING
+        self._positions[key] = again
 
     def lose(self, key: PartitionKey, lost: int) -> Work[Any, bool]:
         """Note that messages from the position on have expired. Returns whether the consumer goes
@@ -247,12 +275,16 @@ class Positions:
 
     def end(self, key: PartitionKey) -> Work[Any, Position]:
         """The position after the last message that is there now. Sends two small requests."""
+        return end_of((yield from self._offsets(key)))
+
+    def _offsets(self, key: PartitionKey) -> Work[Any, PartitionOffsets]:
+        """Where a partition begins and ends now."""
         reader = (yield from self._log(*key)).reader
         numbers = [key.partition]
-        (offsets,) = yield Wait(
+        found: Sequence[PartitionOffsets] = yield Wait(
             partial(reader.offsets, numbers), partial(reader.in_loop.offsets, numbers)
         )
-        return end_of(offsets)
+        return found[0]
 
     def check_position(self, key: PartitionKey, message_id: MessageID) -> Work[Any, Position]:
         """The position of an ID, in a partition that the consumer has.

@@ -142,7 +142,7 @@ class Stream:
         lost = fetched.expired if begun else 0
         try:
             if another:
-                self._positions.begin_again(key)
+                yield from self._positions.begin_again(key)
             if another or (lost and (yield from self._positions.lose(key, lost))):
                 self.restart([key])
                 return

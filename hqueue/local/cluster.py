@@ -50,6 +50,8 @@ _HDFS: Xml = {
     "dfs.namenode.stale.datanode.interval": 6_000,
     "dfs.namenode.avoid.read.stale.datanode": True,
     "dfs.namenode.avoid.write.stale.datanode": True,
+    # What HBase has flushed must be on the disks when it drops the log of it.
+    "dfs.datanode.synconclose": True,
     # An address need not have a name.
     "dfs.namenode.datanode.registration.ip-hostname-check": False,
     "dfs.client.socket-timeout": 5_000,
@@ -141,6 +143,8 @@ def _layout(
         **MEMSTORE_SETTINGS,
         "hbase.rootdir": f"{file_system}/hbase",
         "hbase.tmp.dir": f"{data}/tmp",
+        # That of `hbase:meta`: each queue's table says by itself how durable a put is.
+        "hbase.wal.hsync": True,
         "hbase.regionserver.msginterval": 500,
         "hbase.master.info.port": -1,
         "hbase.regionserver.info.port": -1,

@@ -25,8 +25,10 @@ from hqueue import local
 from hqueue.local.cluster import cluster_on, host_names, loopback
 from hqueue.local.lifecycle import start_profile
 
+from .disks import PROGRAMS, can_have_disks, disks_at
 from .hosts import can_have_hosts, hosts_apart
 from .picture import draw
+from .power_faults import disk_folders
 from .report import figures, missing, summary
 from .run import Options, Result, run
 from .schedule import GATEWAYS, NATIVE, kinds, schedule
@@ -53,6 +55,13 @@ def main(
             "network: if none, where root can have them, for native.",
         ),
     ] = None,
+    power: Annotated[
+        bool | None,
+        typer.Option(
+            help="Each server that stores anything on a disk of its own, for losses of power: if "
+            "none, where root can have them, for native.",
+        ),
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only print how the schedule begins.")
     ] = False,
@@ -64,7 +73,11 @@ def main(
         raise typer.BadParameter("--apart takes root, and ip (of iproute2)")
     if apart is None:
         apart = hbase == NATIVE and can_have_hosts()
-    known = kinds(hbase, apart=apart)
+    if power and not can_have_disks():
+        raise typer.BadParameter(f"--power takes root, loop devices, and {', '.join(PROGRAMS)}")
+    if power is None:
+        power = hbase == NATIVE and can_have_disks()
+    known = kinds(hbase, apart=apart, power=power)
     left_out = _names(without)
     chosen = [name for name in _names(faults) or known if name not in left_out]
     for name in (*chosen, *left_out):
@@ -78,7 +91,7 @@ def main(
                 typer.echo(item)
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that all processes are ended.
-    result = _run(Options(seed, duration, chosen, folder / f"faults-{seed}", hbase, apart))
+    result = _run(Options(seed, duration, chosen, folder / f"faults-{seed}", hbase, apart, power))
     raise typer.Exit(1 if result.violations else 3 if result.failures or missing(result) else 0)
 
 
@@ -93,13 +106,13 @@ def _run(options: Options) -> Result:
     def say(text: str) -> None:
         typer.echo(f"{time.monotonic() - began:7.1f} s  {text}")
 
+    nothing = contextlib.nullcontext()
     say(f"seed {options.seed}; starting a cluster, {options.hbase}")
     try:
         with (
             tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,
-            hosts_apart(host_names(ZOOKEEPERS))
-            if options.apart
-            else contextlib.nullcontext() as hosts,
+            hosts_apart(host_names(ZOOKEEPERS)) if options.apart else nothing as hosts,
+            disks_at(*disk_folders(Path(home), ZOOKEEPERS)) if options.power else nothing as disks,
             start_profile(
                 cluster_on(hosts.of_cluster() if hosts else loopback(ZOOKEEPERS), ZOOKEEPERS),
                 gateways=options.hbase == GATEWAYS,
@@ -107,7 +120,7 @@ def _run(options: Options) -> Result:
             ) as server,
         ):
             try:
-                result = run(options, server, say, hosts)
+                result = run(options, server, say, hosts, disks)
             except BaseException:
                 _keep_logs(server, options.folder)
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import hqueue
@@ -15,12 +15,14 @@ from hqueue.errors import CorruptLogError
 from .checker import Violation, check
 from .checkpoints import CheckpointWatch
 from .delivery_checker import check_deliveries
+from .disks import Disk
 from .ensemble_faults import EnsembleFaults
 from .group_checker import check_group
 from .history import History, Recorder, load, now_s
 from .hosts import Hosts
 from .nemesis import Event, Nemesis, insist
 from .network_faults import NetworkFaults
+from .power_faults import PowerFaults
 from .process_faults import ProcessFaults
 from .processes import Processes
 from .producer_faults import ProducerFaults
@@ -80,6 +82,7 @@ class Options:
         folder: for histories and report.
         hbase: how HBase is spoken to: natively, or over gateways.
         apart: whether each server has a host of its own, so that the network between can be cut.
+        power: whether each server that stores anything has a disk of its own.
     """
 
     seed: int
@@ -88,6 +91,7 @@ class Options:
     folder: Path
     hbase: str = NATIVE
     apart: bool = False
+    power: bool = False
 
 
 @dataclasses.dataclass
@@ -111,9 +115,10 @@ def run(
     server: local.LocalServer,
     say: Callable[[str], None],
     hosts: Hosts | None = None,
+    disks: Mapping[str, Disk] | None = None,
 ) -> Result:
-    """Run it on a cluster, on these hosts if they are apart. No process of its own is left when
-    this returns or raises.
+    """Run it on a cluster, on these hosts if they are apart, with these disks if they have their
+    own. No process of its own is left when this returns or raises.
     """
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
@@ -123,9 +128,10 @@ def run(
         before_each(server.settings().zookeeper) as before_zookeeper,
         hqueue.connect(server.settings()) as client,
     ):
-        queue = client.create_queue(name, partitions=PARTITIONS, ttl="1d", **ATTRIBUTES)
-        client.create_queue(topics_queue(name), partitions=TOPICS_PARTITIONS, ttl="1d")
-        client.create_queue(shares_queue(name), partitions=SHARES_PARTITIONS, ttl="1d")
+        durable = {"ttl": "1d", "durability": durability(options.faults)}
+        queue = client.create_queue(name, partitions=PARTITIONS, **durable, **ATTRIBUTES)
+        client.create_queue(topics_queue(name), partitions=TOPICS_PARTITIONS, **durable)
+        client.create_queue(shares_queue(name), partitions=SHARES_PARTITIONS, **durable)
         settings = ways.settings()
         processes = Processes(
             options.seed,
@@ -144,11 +150,13 @@ def run(
         servers = ServerFaults(server, client, name, ways, fill=processes.fill, say=say)
         producers = ProducerFaults(processes, options.folder)
         network = NetworkFaults(hosts, servers) if hosts else None
+        power = PowerFaults(disks, server, servers).kinds if disks else {}
         nemesis = Nemesis(
             {
                 **servers.kinds,
                 **(network.kinds if network else {}),
                 **EnsembleFaults(server, servers, network).kinds,
+                **power,
                 **producers.kinds,
                 **ProcessFaults(processes, options.folder).kinds,
                 **TopicFaults(processes.hubs, topics_queue(name), client).kinds,
@@ -190,6 +198,11 @@ def run(
     return Result(
         options, history, topics, shares, nemesis.events, violations, failures, began_s, ended_s
     )
+
+
+def durability(faults: Sequence[str]) -> str:
+    """The durability with which the queues must lose nothing under these faults."""
+    return "FSYNC_WAL" if "unplug-all" in faults else "SYNC_WAL"
 
 
 def read_all(queue: Queue, folder: Path) -> History:

@@ -47,6 +47,7 @@ class Fault:
         track: whom it harms.
         over: how HBase is spoken to where there is such a fault.
         apart: whether it needs servers on hosts that are apart.
+        power: whether it needs servers with disks of their own.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Fault:
     track: str = SERVERS
     over: tuple[str, ...] = (NATIVE, GATEWAYS)
     apart: bool = False
+    power: bool = False
 
 
 FAULTS: dict[str, Fault] = {
@@ -199,6 +201,25 @@ FAULTS: dict[str, Fault] = {
             "cut a region server from all other hosts for moments, again and again",
             (8, 20),
             apart=True,
+        ),
+        Fault(
+            "unplug-datanode",
+            "cut the power of a DataNode: what it did not sync is gone",
+            (3, 6),
+            power=True,
+        ),
+        Fault(
+            "unplug-host",
+            "cut the power of a region server and of the DataNode beside it",
+            (4, 8),
+            power=True,
+        ),
+        Fault(
+            "unplug-all",
+            "cut the power of all servers at once, and start them in a random order; the queues "
+            "have `durability` `FSYNC_WAL`",
+            (0, 3),
+            power=True,
         ),
         Fault(
             "kill-producer",
@@ -356,17 +377,18 @@ class Track:
     planned: Iterator[Planned]
 
 
-def kinds(hbase: str, *, apart: bool) -> list[str]:
+def kinds(hbase: str, *, apart: bool, power: bool = False) -> list[str]:
     """The kinds of faults that there are.
 
     Args:
         hbase: how HBase is spoken to.
         apart: whether servers are on hosts that are apart.
+        power: whether servers have disks of their own.
     """
     return [
         fault.name
         for fault in FAULTS.values()
-        if hbase in fault.over and (apart or not fault.apart)
+        if hbase in fault.over and (apart or not fault.apart) and (power or not fault.power)
     ]
 
 

@@ -109,7 +109,7 @@ class ServerFaults:
                 self._say(f"{process.name} had ended; starting it")
                 if process.name.startswith("regionserver"):  # The machine was slow, perhaps.
                     self.deposed.append((self._whole_s, now_s()))
-                self._restart(process.name)
+                self.restart(process.name)
         self._whole_s = now_s()
 
     def healed(self, begin: Callable[[Planned], Harm]) -> Callable[[Planned], Harm]:
@@ -121,7 +121,8 @@ class ServerFaults:
 
         return healed
 
-    def _restart(self, name: str) -> None:
+    def restart(self, name: str) -> None:
+        """Bring up a process that is down; one that won't come up is tried again later."""
         try:
             self._server.restart(name, timeout_s=BOUND_S)
         except LocalServerError as exc:
@@ -134,7 +135,7 @@ class ServerFaults:
 
         def mend() -> None:
             with ThreadPoolExecutor(len(names), "restart") as pool:
-                list(pool.map(self._restart, names))
+                list(pool.map(self.restart, names))
 
         return Harm(" ".join(names), mend)
 
@@ -213,7 +214,7 @@ class ServerFaults:
             self.deposed.append((resumed_s, now_s()))
             if not ended:
                 raise NotDoneError("its session survived the pause")
-            self._restart(name)
+            self.restart(name)
 
         return Harm(name, mend)
 
