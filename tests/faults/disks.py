@@ -62,6 +62,10 @@ class Disk:
         self._mount()
         (self.at / "lost+found").rmdir()  # Servers take a new disk for an empty folder.
 
+    def sync(self) -> None:
+        """Write all that was written to it to the device."""
+        _run("sync", "--file-system", str(self.at))
+
     def lose_power(self) -> None:
         """Drop what was not synced. From then on all calls on its files fail."""
         folder = os.open(self.at, os.O_RDONLY)

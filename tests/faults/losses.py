@@ -33,7 +33,8 @@ from hqueue.local.cluster import CLUSTER
 from hqueue.local.lifecycle import start_profile
 
 from .disks import disks_at
-from .power_faults import disk_folders, lose_power, start_shuffled
+from .power_faults import disk_folders, lose_power
+from .server_faults import start_apart
 
 __all__ = ["Acknowledged", "Loss", "losses_of"]
 
@@ -249,7 +250,7 @@ def _reader(got: Mapping[int, Sequence[int]], left: Mapping[int, set[int]]) -> d
 
 
 def _start_again(server: LocalServer, rng: random.Random) -> None:
-    names = [process.name for process in server.processes]
+    names = rng.sample([each.name for each in server.processes], len(server.processes))
 
     def restart(name: str) -> None:
         try:
@@ -257,7 +258,7 @@ def _start_again(server: LocalServer, rng: random.Random) -> None:
         except LocalServerError as exc:
             typer.echo(f"{name} did not come up: {exc.text}")
 
-    start_shuffled(names, restart, rng.randrange(2**32))
+    start_apart(names, restart, rng)
     for process in server.processes:
         if not process.alive:
             restart(process.name)
@@ -279,6 +280,8 @@ def main(
         start_profile(CLUSTER, home=home) as server,
         hqueue.connect(server.settings(**SETTINGS)) as client,
     ):
+        for disk in disks.values():
+            disk.sync()
         queues = {
             durability: client.create_queue(
                 f"losses-{durability.lower()}", partitions=PARTITIONS, durability=durability

@@ -5,33 +5,33 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hqueue.errors import LocalServerError
 from hqueue.local import LocalServer
-from hqueue.local.cluster import HOST_NAMES
+from hqueue.local.cluster import host_names
 from hqueue.local.home import Home
 
 from .disks import Disk
-from .nemesis import Harm, NotDoneError
+from .nemesis import Harm
 from .schedule import Planned
-from .server_faults import ServerFaults
+from .server_faults import ServerFaults, start_apart
 
-__all__ = ["PowerFaults", "disk_folders", "lose_power", "start_shuffled"]
+__all__ = ["PowerFaults", "disk_folders", "lose_power"]
 
 STORING = ("zookeeper", "namenode", "datanode")
 """The beginnings of the names of those that store anything: region servers and the master store
 all on data nodes."""
-APART_S = (0.0, 2.0)
-HEALS_MAX = 3
 
 
-def disk_folders(home: Path) -> tuple[Path, dict[str, Path]]:
-    """Where a cluster in this home stores: the folder of all, and that of each process."""
+def disk_folders(home: Path, zookeepers: int = 1) -> tuple[Path, dict[str, Path]]:
+    """Where a cluster in this home stores, with so many servers of ZooKeeper: the folder of all,
+    and that of each process.
+    """
     below = Home.of(home).data("cluster")
-    return below, {name: below / name for name in HOST_NAMES if name.startswith(STORING)}
+    storing = [name for name in host_names(zookeepers) if name.startswith(STORING)]
+    return below, {name: below / name for name in storing}
 
 
 def lose_power(server: LocalServer, disks: Mapping[str, Disk], names: Sequence[str]) -> float:
@@ -55,21 +55,6 @@ def lose_power(server: LocalServer, disks: Mapping[str, Disk], names: Sequence[s
     return cut_s
 
 
-def start_shuffled(names: Collection[str], restart: Callable[[str], None], seed: int) -> None:
-    """Start processes in an order that the seed determines, some moments apart; each waits by
-    itself for those that it needs.
-    """
-    rng = random.Random(seed)
-    shuffled = rng.sample(sorted(names), len(names))
-    with ThreadPoolExecutor(len(shuffled), "restart") as pool:
-        started = []
-        for name in shuffled:
-            started.append(pool.submit(restart, name))
-            time.sleep(rng.uniform(*APART_S))
-        for each in started:
-            each.result()
-
-
 class PowerFaults:
     """Power losses of data nodes, of hosts with a region server and a data node, and of all.
 
@@ -85,6 +70,8 @@ class PowerFaults:
         self._disks = disks
         self._server = server
         self._servers = servers
+        for disk in disks.values():
+            disk.sync()  # What the servers were set up with is older than any fault.
         kinds: dict[str, Callable[[Planned], Harm]] = {
             "unplug-datanode": lambda item: self._unplug(item, [self._datanode_of(item)]),
             "unplug-host": lambda item: self._unplug(
@@ -100,20 +87,13 @@ class PowerFaults:
 
     def _unplug(self, item: Planned, names: Sequence[str]) -> Harm:
         lose_power(self._server, self._disks, names)
-        return Harm(
-            " ".join(names), lambda: start_shuffled(names, self._servers.restart, item.target)
-        )
+        rng = random.Random(item.target)
+        return Harm(" ".join(names), lambda: start_apart(names, self._servers.restart, rng))
 
     def _unplug_all(self, item: Planned) -> Harm:
+        rng = random.Random(item.target)
         names = [process.name for process in self._server.processes]
-        random.Random(item.target).shuffle(names)
-        harm = self._unplug(item, names)
-
-        def mend() -> None:
-            harm.mend()
-            for _ in range(HEALS_MAX):  # Some give up where those that they need come too late.
-                self._servers.heal()
-            if not all(process.alive for process in self._server.processes):
-                raise NotDoneError("some servers did not come up again")
-
-        return Harm("all servers", mend)
+        rng.shuffle(names)
+        lose_power(self._server, self._disks, names)
+        rng.shuffle(names)
+        return Harm(f"all, then {' '.join(names)}", lambda: self._servers.start_all(names, rng))

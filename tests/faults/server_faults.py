@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from hqueue import Client
@@ -19,7 +20,7 @@ from .regions import Regions
 from .schedule import Planned
 from .ways import Ways
 
-__all__ = ["ServerFaults"]
+__all__ = ["ServerFaults", "start_apart"]
 
 HOSTS = 3
 MOVER = "org.apache.hadoop.hbase.util.RegionMover"
@@ -149,18 +150,18 @@ class ServerFaults:
         rng.shuffle(names)
         self.killed(*names)
 
-        def mend() -> None:
-            with ThreadPoolExecutor(len(names), "restart") as pool:
-                starting = []
-                for name in names:
-                    starting.append(pool.submit(self._restart, name))
-                    time.sleep(rng.uniform(*START_APART_S))
-                for each in starting:
-                    each.result()
-            if not self._within(BOUND_S, self._is_whole):
-                raise NotDoneError("not all servers came up again")
-
+        mend = functools.partial(self.start_all, names, rng)
         return self.deposing(Harm(f"all, then {' '.join(names)}", mend))
+
+    def start_all(self, names: Sequence[str], rng: random.Random) -> None:
+        """Start all servers in this order, within seconds; those that end again, too.
+
+        Raises:
+            NotDoneError: some did not come up in time.
+        """
+        start_apart(names, self.restart, rng)
+        if not self._within(BOUND_S, self._is_whole):
+            raise NotDoneError("not all servers came up again")
 
     def _is_whole(self) -> bool:
         """Whether all servers run; those that don't are started."""
@@ -340,6 +341,17 @@ class ServerFaults:
                 return False
             time.sleep(0.2)
         return True
+
+
+def start_apart(names: Sequence[str], restart: Callable[[str], None], rng: random.Random) -> None:
+    """Start processes in this order, moments apart; each waits by itself for those it needs."""
+    with ThreadPoolExecutor(len(names), "restart") as pool:
+        starting = []
+        for name in names:
+            starting.append(pool.submit(restart, name))
+            time.sleep(rng.uniform(*START_APART_S))
+        for each in starting:
+            each.result()
 
 
 def _host(item: Planned) -> int:
