@@ -168,7 +168,7 @@ class Client:
                 None or ``forever`` keeps them for ever.
             exist_ok: open the queue if one of this name and number of partitions exists already.
                 Its TTL and attributes stay as they are.
-            attributes: see `QueueAttributes`.
+            attributes: see `QueueAttributes`. `durability` says what a loss of power may take.
 
         Raises:
             InvalidInputError: an argument is out of range. Nothing was sent.

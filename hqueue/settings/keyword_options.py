@@ -95,7 +95,9 @@ class AlterableAttributes(TypedDict, total=False):
 
     durability: str
     """When a put is durable: SYNC_WAL, HBase's default, when each server of the write-ahead log's
-    storage has it; FSYNC_WAL, when it is on their disks.
+    storage has it in memory; FSYNC_WAL, when it is on their disks. If all these servers lose power
+    at once, SYNC_WAL loses the messages of up to the last half minute, and FSYNC_WAL none. Choose
+    FSYNC_WAL if they share a source of power, and no acknowledged message may be lost.
     """
 
 

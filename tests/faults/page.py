@@ -56,7 +56,9 @@ a process: they make single puts, batches, puts by key and puts to any partition
 when its clock is wrong, and one uses a `Producer`. The readers make consecutive scans and scans
 from the middle, and follow the log. Where root runs the suite, each server has a network namespace
 and an address of its own. A router between them drops packets from one server to another, silently
-and in each direction alone. Two workers deliver the queue to two subscribers, one of which requests
+and in each direction alone. Each server that stores anything has a disk of its own: an ext4 file
+system on a loop device, whose power is cut by the ioctl with which file systems are tested
+themselves. Two workers deliver the queue to two subscribers, one of which requests
 some messages again. Three consumers of a group share the queue (one polls, and commits now and
 then; one iterates, and lets its consumer commit; one commits in the background, leaves and comes
 back). Half of the puts are messages with keys and headers of all kinds, and half are messages
@@ -227,10 +229,12 @@ _FOUND = """
 - A share consumer acquired a delayed message whose time had come together with earlier messages
   that came again. It took the delayed message for one that an operator had skipped, and the message
   was lost: [test_share_consumer.py](../tests/unit/test_share_consumer.py).
-
 - A client of an ensemble took the whole time-out of its session to connect to one server that was
   cut off silently, and so lost the session although the other servers were there:
   [test_ensembles.py](../tests/unit/zookeeper/test_ensembles.py).
+- A consumer group that had consumed messages which the log lost afterwards, with the power of all
+  servers, began again with the oldest message of the log. It goes on at its offset now, or at the
+  log's end: [test_lost_suffix.py](../tests/integration/test_lost_suffix.py).
 
 ## Run it
 
@@ -240,6 +244,8 @@ make test-faults FAULTS='--seed 1 --duration 600'     # a run of the table
 make test-faults FAULTS='--faults kill-meta,compact'  # some kinds only
 make test-faults FAULTS='--hbase gateways'            # over gateways, not natively
 make test-faults FAULTS='--no-apart'                  # without faults of the network
+make test-faults FAULTS='--no-power'                  # without losses of power
+python -m tests.faults.losses --cuts 5                # what each durability loses, and costs
 python -m tests.faults --seed 1 --plan                # only show what would happen
 make fuzz FUZZ='--seed 1 --duration 600'
 python -m tests.strangers --seconds 180

@@ -137,6 +137,22 @@ def test_a_group_that_wants_an_error_gets_one_until_it_seeks(
         assert values(take(2, consumer)) == [7, 8]
 
 
+def test_a_put_with_the_idempotency_key_of_a_lost_batch_appends_it_again(
+    queue: hqueue.Queue, raw: RawTables
+) -> None:
+    def put(number: int) -> hqueue.MessageID:
+        message = hqueue.Message("t", b"%d" % number)
+        (found,) = queue.put([message], partition=0, idempotency_key=b"%d" % number)
+        return found
+
+    before = [put(number) for number in (7, 8, 9)]
+    lose_suffix(raw, queue, 2)
+    after = [put(number) for number in (7, 8, 9)]
+    assert after[0] == before[0]
+    assert after[1] > before[2]
+    assert contents(queue) == [*OLD, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
 def test_a_share_group_that_had_what_is_lost_gets_what_comes_then(
     client: hqueue.Client, queue: hqueue.Queue, raw: RawTables, queue_name: str
 ) -> None:

@@ -35,7 +35,9 @@ AttributeOptions = Annotated[
         "-a",
         metavar="NAME=VALUE",
         help=f"An attribute, by its name ({', '.join(ATTRIBUTES)}) or by its name in the shell of "
-        "Alibaba's HQueue (hbase.hqueue.partitionsPerRegion, ...). May be given several times.",
+        "Alibaba's HQueue (hbase.hqueue.partitionsPerRegion, ...). May be given several times. "
+        "durability=FSYNC_WAL keeps each acknowledged message if all servers lose power at once; "
+        "SYNC_WAL, the default, is faster, and may then lose those of the last half minute.",
     ),
 ]
 
