@@ -242,7 +242,8 @@ class Positions:
         log = yield from self._log(*key)
         offsets = yield from self._offsets(key)
         position = self._positions[key].next
-        if is_older(offsets, position, log.settings.clock_skew_ms_max):
+        known = not (yield from is_to_come(position, log))  # Else its writer's clock was wrong.
+        if known and is_older(offsets, position, log.settings.clock_skew_ms_max):
             text = (
                 "the log has lost its newest messages, which the group had consumed: the group "
                 "goes on after them"

@@ -90,7 +90,7 @@ class Disk:
         self._mount()
 
     def remove(self) -> None:
-        """Unmount and detach what is there of it, whoever uses it."""
+        """Unmount and detach what is there of it, even if files of it are open."""
         for command in (("umount", "--lazy", str(self.at)), ("losetup", "-d", self._device)):
             with contextlib.suppress(NoDisksError):
                 _run(*command)
