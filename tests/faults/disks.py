@@ -47,17 +47,17 @@ class Disk:
 
     def __init__(self, image: Path, at: Path) -> None:
         self.at = at
-        self._image = image
+        self.image = image
         self._device = ""
 
     def make(self) -> None:
         """Make an empty file system, and mount it."""
-        self._image.touch()
-        os.truncate(self._image, SIZE_BYTES)
+        self.image.touch()
+        os.truncate(self.image, SIZE_BYTES)
         # Without lazy parts, which the kernel would write later, beside the servers.
         lazy = "lazy_itable_init=0,lazy_journal_init=0"
-        _run("mkfs.ext4", "-q", "-F", "-E", lazy, "-J", "size=64", str(self._image))
-        self._device = _run("losetup", "--find", "--show", str(self._image)).strip()
+        _run("mkfs.ext4", "-q", "-F", "-E", lazy, "-J", "size=64", str(self.image))
+        self._device = _run("losetup", "--find", "--show", str(self.image)).strip()
         self.at.mkdir(parents=True, exist_ok=True)
         self._mount()
         (self.at / "lost+found").rmdir()  # Servers take a new disk for an empty folder.
@@ -94,7 +94,7 @@ class Disk:
         for command in (("umount", "--lazy", str(self.at)), ("losetup", "-d", self._device)):
             with contextlib.suppress(NoDisksError):
                 _run(*command)
-        self._image.unlink(missing_ok=True)
+        self.image.unlink(missing_ok=True)
 
     def _mount(self) -> None:
         _run("mount", "-t", "ext4", self._device, str(self.at))

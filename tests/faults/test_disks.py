@@ -58,4 +58,5 @@ def test_what_was_synced_is_there_after_a_power_cut_and_all_else_is_gone(tmp_pat
     assert not os.path.ismount(at)
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     attached = subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True)
-    assert "hqueue-disks-" not in attached.stdout
+    assert str(disks["disk"].image) not in attached.stdout
+    assert not disks["disk"].image.exists()
