@@ -23,6 +23,7 @@ from hqueue_workers.console.context import (
     needed,
     whole_field,
 )
+from hqueue_workers.console.reading import BYTES_MAX
 from hqueue_workers.console.rendering import query
 
 __all__ = ["change_dead_letters", "show_dead_letters"]
@@ -83,10 +84,14 @@ class _Wanted(NamedTuple):
         )
 
         async def read() -> str:
+            size = 0
             async for letter in letters:
                 found.append(letter)
+                size += letter.message.size
                 if len(found) >= count:
                     return "rows"
+                if size >= BYTES_MAX:
+                    return "bytes"
             return ""
 
         task = asyncio.ensure_future(read())
