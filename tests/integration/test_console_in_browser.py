@@ -94,7 +94,7 @@ def site(client: hqueue.Client) -> Iterator[RunningConsole]:
         with client.queue("orders") as queue:
             for number in range(6):  # Rates and lags have a history.
                 running.measure()
-                queue.put([Message("sales", b'{"order": %d}' % each) for each in range(number)])
+                queue.put([Message("sales", b'{"order": %d}' % each) for each in range(number + 1)])
         running.measure()
         yield running
 

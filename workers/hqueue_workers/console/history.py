@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import itertools
 from collections.abc import Coroutine, Iterable
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,7 +14,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 
-__all__ = ["GROUP", "KEPT", "QUEUE", "SUBSCRIBER", "History", "Sample", "Series"]
+__all__ = ["GROUP", "KEPT", "QUEUE", "SUBSCRIBER", "History", "Sample", "Series", "growth"]
 
 logger = Log(__name__)
 
@@ -39,7 +40,7 @@ class Sample(NamedTuple):
 
     at_s: float
     """The time by a monotonic clock."""
-    value: int
+    value: float
     """How many messages a queue ever had or has now, or a reader's lag."""
 
 
@@ -59,6 +60,17 @@ class Series:
         if newest is None or len(earlier) < 2:
             return None
         return max(0.0, (newest.value - earlier[0].value) / (newest.at_s - earlier[0].at_s))
+
+
+def growth(series: Series | None) -> Series | None:
+    """How much a series grew in each second, from one measurement to the next."""
+    if series is None:
+        return None
+    grown = Series()
+    for earlier, later in itertools.pairwise(series.samples):
+        seconds = max(later.at_s - earlier.at_s, 1e-3)
+        grown.samples.append(Sample(later.at_s, max(0, later.value - earlier.value) / seconds))
+    return grown
 
 
 class History:

@@ -26,7 +26,7 @@ from hqueue.errors import (
 )
 from hqueue.texts.shown import iso_timestamp, printable, ttl_text
 from hqueue_workers.console.gate import SESSION, FormTokens
-from hqueue_workers.console.history import Sample, Series
+from hqueue_workers.console.history import Sample, Series, growth
 from hqueue_workers.console.protocol import CALLER
 from hqueue_workers.console.rights import Caller
 
@@ -69,6 +69,7 @@ class Renderer:
             at=iso_timestamp,
             chart=chart_points,
             count=count_cell,
+            growth=growth,
             hexdump=hexdump,
             preview=preview,
             printable=printable,
