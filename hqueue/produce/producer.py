@@ -115,9 +115,7 @@ class Producer:
         if type(topic) is not str or type(value) is not bytes:
             made = Message(topic, value)
             topic, value = made.topic, made.value
-        extra = None
-        if OBSERVERS:
-            extra = created(self._appender.queue, Message(topic, value), None)
+        extra = created(self._appender.queue, Message(topic, value), None) if OBSERVERS else None
         return self._buffer.take(topic, value, extra, target, callback)
 
     def _target(self, partition: int | None, key: str | bytes | None) -> int | None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 import hqueue
@@ -20,53 +17,10 @@ import hqueue.traces
 from hqueue import InvalidInputError, Message, Messages, ReceivedMessage, Status
 from hqueue.push.listener import Listeners
 from hqueue.traces.propagation import INJECTED_MAX
-from tests.support.watching import only_here
+from tests.support.traces import Traces, carried, linked, span_ids
 
 MakeQueue = Callable[..., hqueue.Queue]
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-class Traces:
-    """The spans of a test."""
-
-    def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracer = self.provider.get_tracer("test")
-
-    def named(self, name: str) -> list[ReadableSpan]:
-        return [span for span in self._exporter.get_finished_spans() if span.name == name]
-
-    def one(self, name: str) -> ReadableSpan:
-        (span,) = self.named(name)
-        return span
-
-
-@pytest.fixture
-def traces() -> Iterator[Traces]:
-    with only_here():
-        made = Traces()
-        hqueue.traces.enable(made.provider)
-        yield made
-        made.provider.shutdown()
-
-
-def ids(span: ReadableSpan) -> tuple[int, int]:
-    context = span.get_span_context()
-    assert context is not None
-    return context.trace_id, context.span_id
-
-
-def linked(span: ReadableSpan) -> list[tuple[int, int]]:
-    return [(each.context.trace_id, each.context.span_id) for each in span.links]
-
-
-def carried(message: Message) -> tuple[int, int]:
-    context = hqueue.traces.context_of(message)
-    assert context is not None
-    found = trace.get_current_span(context).get_span_context()
-    return found.trace_id, found.span_id
 
 
 @pytest.mark.in_memory_first
@@ -84,7 +38,7 @@ def test_a_put_travels_to_its_consumer(
     assert put.parent.span_id == request.get_span_context().span_id
     assert put.kind is SpanKind.PRODUCER
     assert message.headers[0] == ("own", b"1")
-    assert carried(message) == ids(put)
+    assert carried(message) == span_ids(put)
     assert dict(put.attributes or {}) == {
         "messaging.system": "hqueue",
         "messaging.operation.name": "put",
@@ -94,7 +48,7 @@ def test_a_put_travels_to_its_consumer(
         "messaging.message.id": str(put_id),
     }
     received = traces.one(f"receive {queue.name}")
-    assert (received.kind, linked(received)) == (SpanKind.CLIENT, [ids(put)])
+    assert (received.kind, linked(received)) == (SpanKind.CLIENT, [span_ids(put)])
     assert dict(received.attributes or {}) == {
         "messaging.system": "hqueue",
         "messaging.operation.name": "receive",
@@ -111,7 +65,7 @@ def test_a_put_travels_to_its_consumer(
     processed = traces.one(f"process {queue.name}")
     assert processed.kind is SpanKind.CONSUMER
     assert processed.parent is not None
-    assert (processed.parent.trace_id, processed.parent.span_id) == ids(put)
+    assert (processed.parent.trace_id, processed.parent.span_id) == span_ids(put)
 
 
 @pytest.mark.in_memory
@@ -131,10 +85,10 @@ def test_a_producer_keeps_the_context_of_each_message(
     with queue.scan() as scanner:
         messages = list(scanner)
     created = traces.named(f"create {queue.name}")
-    assert [ids(each)[0] for each in created] == requests
-    assert sorted(map(carried, messages)) == sorted(map(ids, created))
+    assert [span_ids(each)[0] for each in created] == requests
+    assert sorted(map(carried, messages)) == sorted(map(span_ids, created))
     sent = [each for span in traces.named(f"put {queue.name}") for each in linked(span)]
-    assert sorted(sent) == sorted(map(ids, created))
+    assert sorted(sent) == sorted(map(span_ids, created))
     assert {each.kind for each in traces.named(f"put {queue.name}")} == {SpanKind.CLIENT}
 
 
@@ -147,7 +101,7 @@ def test_the_program_s_own_context_wins(traces: Traces, make_queue: MakeQueue) -
         first, second = scanner
     assert first.headers == own.headers
     put = traces.one(f"put {queue.name}")
-    assert carried(second) == ids(put)
+    assert carried(second) == span_ids(put)
     assert linked(put) == [carried(own)]
 
 
@@ -240,7 +194,7 @@ def test_share_groups_have_spans_too(
         consumer.acknowledge(message)
         consumer.commit()
     put = traces.one(f"put {queue.name}")
-    assert [linked(each) for each in traces.named(f"receive {queue.name}")] == [[ids(put)]]
+    assert [linked(each) for each in traces.named(f"receive {queue.name}")] == [[span_ids(put)]]
     settled = traces.named(f"acknowledge {queue.name}")
     assert settled
     assert (settled[0].attributes or {})["messaging.consumer.group.name"] == "shared"
@@ -264,7 +218,7 @@ def test_asyncio_has_the_same_spans(
             await consumer.commit()
         assert len(received) == 2
         request = traces.one("request")
-        assert {carried(each)[0] for each in received} == {ids(request)[0]}
+        assert {carried(each)[0] for each in received} == {span_ids(request)[0]}
 
     asyncio.run(run())
     assert traces.named(f"create {queue.name}")
