@@ -176,17 +176,17 @@ class QueueAppending:
         Raises:
             As `Queue.put`.
         """
-        self._context.check_open()
+        if not OBSERVERS:
+            return self._append(given, deadline)
         given = self._compressed(given)
+        queue, bodies = self._context.name, given.bodies
+        size = sum(map(len, bodies.cells.values()))
         work = self._append(given, deadline)
-        if OBSERVERS:
-            queue, bodies = self._context.name, given.bodies
-            size = sum(map(len, bodies.cells.values()))
-            work = watched(work, lambda each: each.append(queue, bodies.count, size))
-        return (yield from work)
+        return watched(work, lambda each: each.append(queue, bodies.count, size))
 
     def _append(self, given: Given, deadline: Deadline) -> Work[Appended]:
-        bodies, partition, search, _ = given
+        self._context.check_open()
+        bodies, partition, search, _ = self._compressed(given)
 
         def append(writer: PartitionWriter) -> Work[tuple[PartitionWriter, Appended]]:
             if not self._skew.is_good:

@@ -46,11 +46,12 @@ def test_hqueue_work_exposes_the_metrics_of_the_list_and_no_other(
     queue, port = make_queue(partitions=1), free_port()
     queue.put([Message("t", b"1"), Message("t", b"2")])
     work = Running(
-        ("work", queue.name, "-g", "g", "--metrics-port", str(port), "--", "true"),
+        ("work", queue.name, "-g", queue.name, "--metrics-port", str(port), "--", "true"),
         process_environment,
     )
     try:
-        done = f'hqueue_work_processes_total{{group="g",queue="{queue.name}",result="done"}} 2.0'
+        labels = f'group="{queue.name}",queue="{queue.name}",result="done"'
+        done = f"hqueue_work_processes_total{{{labels}}} 2.0"
         wait_for(lambda: done in page(port, "/metrics")[1], "both processes are counted")
         assert exposed(port) == listed("client", "work")
         assert page(port, "/elsewhere")[0] == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ def test_a_put_travels_to_its_consumer(
     queue = make_queue()
     with traces.tracer.start_as_current_span("request") as request:
         put_id = queue.put(Message("t", b"v", headers=[("own", b"1")]), partition=0)
-    with hqueue.Consumer(queue.name, group="g", client=client) as consumer:
+    with hqueue.Consumer(queue.name, group=queue.name, client=client) as consumer:
         (message,) = consumer.poll(30_000)
         consumer.commit()
     put = traces.one(f"put {queue.name}")
@@ -55,7 +56,7 @@ def test_a_put_travels_to_its_consumer(
         "messaging.operation.type": "receive",
         "messaging.destination.name": queue.name,
         "messaging.destination.partition.id": "0",
-        "messaging.consumer.group.name": "g",
+        "messaging.consumer.group.name": queue.name,
         "messaging.message.id": str(put_id),
     }
     settled = traces.named(f"commit {queue.name}")[0].attributes or {}
@@ -115,7 +116,7 @@ def test_a_damaged_context_is_ignored_and_kept(
     queue = make_queue()
     damaged = Message("t", b"v", headers=[("traceparent", value)])
     queue.put(damaged)
-    with hqueue.Consumer(queue.name, group="g", client=client) as consumer:
+    with hqueue.Consumer(queue.name, group=queue.name, client=client) as consumer:
         (message,) = consumer.poll(30_000)
     assert message.headers == damaged.headers
     assert hqueue.traces.context_of(message) is None
@@ -134,7 +135,7 @@ def test_large_and_columnar_batches_are_put_as_they_are(
     queue.put([Message("t", b"v")] * count)
     queue.put(Messages("t", [b"v"] * 3))
     queue.put([Message("t", b"v" * 3_000_000), Message("t", b"v" * 3_000_000)])
-    with hqueue.Consumer(queue.name, group="g", client=client) as consumer:
+    with hqueue.Consumer(queue.name, group=queue.name, client=client) as consumer:
         messages = [*consumer.messages(idle_ms_max=1_000)]
     assert len(messages) == count + 5
     assert not any(message.headers for message in messages)
@@ -150,7 +151,7 @@ def test_a_batch_has_one_span_and_bounded_links(
     with queue.producer(linger_ms=500) as producer:
         for _ in range(300):
             producer.send_value("t", b"v", partition=0)
-    with hqueue.Consumer(queue.name, group="g", client=client) as consumer:
+    with hqueue.Consumer(queue.name, group=queue.name, client=client) as consumer:
         assert len([*consumer.messages(idle_ms_max=1_000)]) == 300
     received = traces.named(f"receive {queue.name}")
     assert len(received) < 20
@@ -188,7 +189,7 @@ def test_share_groups_have_spans_too(
     queue = make_queue()
     queue.put(Message("t", b"v"))
     with hqueue.ShareConsumer(
-        queue.name, group="shared", client=client, auto_acknowledge=False
+        queue.name, group=queue.name, client=client, auto_acknowledge=False
     ) as consumer:
         (message,) = consumer.poll(30_000)
         consumer.acknowledge(message)
@@ -197,7 +198,7 @@ def test_share_groups_have_spans_too(
     assert [linked(each) for each in traces.named(f"receive {queue.name}")] == [[span_ids(put)]]
     settled = traces.named(f"acknowledge {queue.name}")
     assert settled
-    assert (settled[0].attributes or {})["messaging.consumer.group.name"] == "shared"
+    assert (settled[0].attributes or {})["messaging.consumer.group.name"] == queue.name
 
 
 @pytest.mark.in_memory
@@ -213,7 +214,7 @@ def test_asyncio_has_the_same_spans(
             await there.put(Message("t", b"1"))
             async with there.producer() as producer:
                 await producer.send(Message("t", b"2"))
-        async with hqueue.aio.Consumer(queue.name, group="g", client=opened) as consumer:
+        async with hqueue.aio.Consumer(queue.name, group=queue.name, client=opened) as consumer:
             received = [each async for each in consumer.messages(idle_ms_max=1_000)]
             await consumer.commit()
         assert len(received) == 2
@@ -250,6 +251,11 @@ def test_a_listener_runs_in_a_span_of_the_message_s_trace(traces: Traces) -> Non
     assert processed.kind is SpanKind.CONSUMER
     assert linked(processed) == [carried(message)]
     assert (processed.attributes or {})["messaging.destination.partition.id"] == "3"
+
+
+def test_opentelemetry_instrument_finds_the_entry_point() -> None:
+    (found,) = importlib.metadata.entry_points(group="opentelemetry_instrumentor", name="hqueue")
+    assert found.load() is hqueue.traces.Instrumentor
 
 
 def test_traces_are_enabled_once(traces: Traces) -> None:
