@@ -10,8 +10,9 @@ from hqueue.groups.descriptions import GroupDescription, GroupListing
 from hqueue.handle import Cluster, QueueAdministration
 from hqueue.handle.administration import Ttl
 from hqueue.handle.queue_log import QueueLog
+from hqueue.handle.snapshots import SnapshotAdministration
 from hqueue.log import Appended
-from hqueue.log.table_ports import PartitionLocation
+from hqueue.log.table_ports import PartitionLocation, Snapshot
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordinate, Coordination, PartitionKey
 from hqueue.metadata.managers import (
@@ -38,7 +39,15 @@ from hqueue.settings.keyword_options import AlterableAttributes, QueueAttributes
 from hqueue.sharing.administration import AnyGroupAdministration
 from hqueue.store import StorePort
 
-__all__ = ["Client", "Ttl", "administration_of", "close_in_loop", "cluster_of", "groups_of"]
+__all__ = [
+    "Client",
+    "Ttl",
+    "administration_of",
+    "close_in_loop",
+    "cluster_of",
+    "groups_of",
+    "snapshots_of",
+]
 
 
 class Client:
@@ -234,6 +243,64 @@ class Client:
         """
         self._queues.truncate(name)
 
+    def create_snapshot(self, queue: str, snapshot: str) -> None:
+        """Take a snapshot of a queue, which stays in use meanwhile. It has all messages of a
+        partition up to a moment, and none after it; partitions may differ in that moment. It takes
+        no room until its messages expire. Needs the native way to HBase, as all calls for
+        snapshots.
+
+        Args:
+            queue: the queue.
+            snapshot: the snapshot's name, which no other snapshot of the cluster has.
+
+        Raises:
+            SnapshotExistsError: there is a snapshot of this name.
+            SettingsError: HBase is reached through gateways.
+        """
+        self._snapshots.create(queue, snapshot)
+
+    def list_snapshots(self, queue: str | None = None) -> list[Snapshot]:
+        """List the snapshots of a queue, which need not exist any more; of all tables if None.
+        Sorted by queue and time.
+        """
+        return self._snapshots.list(queue)
+
+    def restore_snapshot(self, snapshot: str, *, queue: str | None = None) -> str:
+        """Return a queue to the state that it had when a snapshot was taken. All later messages are
+        lost. The queue is disabled while this takes place, for ten seconds or more, and enabled
+        afterwards: each new message has a higher ID than those that were lost.
+
+        Positions stay where they are: those of groups, subscribers and hubs may lie beyond the end
+        of the restored queue. No message is skipped because of this; messages may come again.
+        If the call fails half way, the queue may stay disabled: call it again.
+
+        Args:
+            snapshot: the snapshot's name.
+            queue: the queue to restore. None for the one of which the snapshot was taken. A queue
+                that does not exist is created; one that exists is restored only from its own
+                snapshots.
+
+        Returns:
+            The name of the queue.
+
+        Raises:
+            SnapshotNotFoundError: there is no snapshot of this name.
+            InvalidInputError: the queue exists, and the snapshot is of another one.
+        """
+        return self._snapshots.restore(snapshot, queue)
+
+    def delete_snapshot(self, snapshot: str) -> None:
+        """Delete a snapshot. Queues that were restored from it keep their messages.
+
+        Raises:
+            SnapshotNotFoundError: there is no snapshot of this name.
+        """
+        self._snapshots.delete(snapshot)
+
+    @property
+    def _snapshots(self) -> SnapshotAdministration:
+        return SnapshotAdministration(self._cluster)
+
     def list_subscribers(self, queue: str) -> list[SubscriberState]:
         """Every subscriber of a queue in every partition: whether it is connected, and its lag.
 
@@ -423,6 +490,11 @@ def cluster_of(client: Client) -> Cluster:
 def administration_of(client: Client) -> QueueAdministration:
     """What administers the queues of a client, for `hqueue.aio`."""
     return client._queues
+
+
+def snapshots_of(client: Client) -> SnapshotAdministration:
+    """What administers snapshots by a client, for `hqueue.aio`."""
+    return client._snapshots
 
 
 def groups_of(client: Client) -> AnyGroupAdministration:

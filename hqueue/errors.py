@@ -13,6 +13,9 @@ and servers are translated to one, with the original as ``__cause__``.
     │   ├── QueueDisabledError
     │   ├── QueueEnabledError                 the operation needs a disabled queue
     │   └── NotAQueueError                    the table exists, but it is not a queue
+    ├── SnapshotError                         a snapshot is not what the operation needs
+    │   ├── SnapshotNotFoundError
+    │   └── SnapshotExistsError
     ├── SubscriptionStateError                a subscriber is not what the operation needs
     │   ├── SubscriberNotFoundError
     │   ├── SubscriberExistsError
@@ -98,6 +101,9 @@ __all__ = [
     "QueueStateError",
     "RequestRefusedError",
     "SettingsError",
+    "SnapshotError",
+    "SnapshotExistsError",
+    "SnapshotNotFoundError",
     "StoreError",
     "StoreUnavailableError",
     "SubscriberConnectedError",
@@ -225,6 +231,20 @@ class QueueEnabledError(QueueStateError):
 
 class NotAQueueError(QueueStateError):
     """The table exists, but hqueue did not create it as a queue."""
+
+
+class SnapshotError(HQueueError):
+    """A snapshot is not in the state that the operation needs."""
+
+    default_outcome = Outcome.NOT_APPLIED
+
+
+class SnapshotNotFoundError(SnapshotError):
+    """There is no snapshot of this name, or it is a snapshot of another table."""
+
+
+class SnapshotExistsError(SnapshotError):
+    """There is a snapshot of this name already."""
 
 
 class SubscriptionStateError(HQueueError):

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hqueue.log.table_ports import AsyncLogPort, LocationPort, LogPort, TablePort
+from hqueue.log.table_ports import (
+    AsyncLogPort,
+    LocationPort,
+    LogPort,
+    SnapshotPort,
+    TablePort,
+)
 from hqueue.metadata.fields import ClearableRecords
 from hqueue.net.tokens import DelegationToken
 from hqueue.runtime.steps import Work
@@ -52,6 +58,10 @@ class StorePort(Protocol):
     @property
     def tokens(self) -> TokenPort | None:
         """None if the store has no such tokens."""
+
+    @property
+    def snapshots(self) -> SnapshotPort | None:
+        """None if no snapshots can be taken by this way to the store."""
 
     @stepwise
     def cluster_id(self) -> Work[Any, str]:

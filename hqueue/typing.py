@@ -12,6 +12,7 @@ from hqueue.groups.callbacks import OnPartitions, OnPartitionsInLoop
 from hqueue.groups.calls import Partition, ToCommit
 from hqueue.groups.consumer_options import ConsumerOptions
 from hqueue.groups.descriptions import SharedMessages
+from hqueue.log.table_ports import Snapshot
 from hqueue.message import Headers
 from hqueue.message_id import MessageIDs
 from hqueue.metadata import Presence
@@ -55,6 +56,7 @@ __all__ = [
     "ScannerOptions",
     "ShareOptions",
     "SharedMessages",
+    "Snapshot",
     "Start",
     "SubscriberOptions",
     "Timestamp",

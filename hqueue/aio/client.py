@@ -7,11 +7,20 @@ from collections.abc import Collection, Mapping
 from hqueue.aio.queue import Queue
 from hqueue.aio.topic_metadata import MetadataMigration, TopicMetadata
 from hqueue.client import Client as BlockingClient
-from hqueue.client import Ttl, administration_of, close_in_loop, cluster_of, groups_of, ranges_of
+from hqueue.client import (
+    Ttl,
+    administration_of,
+    close_in_loop,
+    cluster_of,
+    groups_of,
+    ranges_of,
+    snapshots_of,
+)
 from hqueue.connecting import connect as connect_blocking
 from hqueue.groups.descriptions import GroupDescription, GroupListing
 from hqueue.handle import QueueAdministration, QueueLog
-from hqueue.log.table_ports import PartitionLocation
+from hqueue.handle.snapshots import SnapshotAdministration
+from hqueue.log.table_ports import PartitionLocation, Snapshot
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.net.tokens import DelegationToken
@@ -154,6 +163,28 @@ class Client:
         """
         await self._queues.truncate.in_loop(name)
 
+    async def create_snapshot(self, queue: str, snapshot: str) -> None:
+        """Take a snapshot of a queue. Like `hqueue.Client.create_snapshot`. If the caller is
+        cancelled, HBase may still take it.
+        """
+        await self._snapshots.create.in_loop(queue, snapshot)
+
+    async def list_snapshots(self, queue: str | None = None) -> list[Snapshot]:
+        """List the snapshots of a queue. Like `hqueue.Client.list_snapshots`."""
+        return await self._snapshots.list.in_loop(queue)
+
+    async def restore_snapshot(self, snapshot: str, *, queue: str | None = None) -> str:
+        """Return a queue to the state of a snapshot. Like `hqueue.Client.restore_snapshot`. If the
+        caller is cancelled, the queue may stay disabled, restored or not: call it again.
+        """
+        return await self._snapshots.restore.in_loop(snapshot, queue)
+
+    async def delete_snapshot(self, snapshot: str) -> None:
+        """Delete a snapshot. Like `hqueue.Client.delete_snapshot`. If the caller is cancelled,
+        HBase may still delete it.
+        """
+        await self._snapshots.delete.in_loop(snapshot)
+
     async def locations(self, name: str) -> list[PartitionLocation]:
         """The region server that serves each partition of a queue now. Like
         `hqueue.Client.locations`.
@@ -246,6 +277,10 @@ class Client:
     @property
     def _queues(self) -> QueueAdministration:
         return administration_of(self._client)
+
+    @property
+    def _snapshots(self) -> SnapshotAdministration:
+        return snapshots_of(self._client)
 
     @property
     def _subscribers(self) -> SubscriberAdministration:

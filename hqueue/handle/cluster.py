@@ -19,7 +19,7 @@ from hqueue.handle.opening_record import NAME as OPENING
 from hqueue.handle.opening_record import decode_opening, encode_opening
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
-from hqueue.log.table_ports import PartitionLocation, TablePort
+from hqueue.log.table_ports import PartitionLocation, SnapshotPort, TablePort
 from hqueue.metadata import Coordinate
 from hqueue.metadata.fields import ClearableRecords
 from hqueue.net.tokens import DelegationToken
@@ -72,6 +72,17 @@ class Cluster(OnPorts):
     def tables(self) -> TablePort:
         """The tables of all queues."""
         return self._store.tables
+
+    @property
+    def snapshots(self) -> SnapshotPort:
+        """Snapshots of queues' tables.
+
+        Raises:
+            SettingsError: this way to the store has none.
+        """
+        if self._store.snapshots is None:
+            raise SettingsError("snapshots need the native way to HBase: hbase='native'")
+        return self._store.snapshots
 
     @stepwise
     def cluster_id(self) -> Work[Any, str]:

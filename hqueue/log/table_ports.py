@@ -21,6 +21,8 @@ __all__ = [
     "LocationPort",
     "LogPort",
     "PartitionLocation",
+    "Snapshot",
+    "SnapshotPort",
     "TablePort",
 ]
 
@@ -115,6 +117,57 @@ class LocationPort(Protocol):
         Raises:
             StoreUnavailableError: there was no usable answer, or a partition is served nowhere, as
                 those of a queue that is not there.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot of a table: what it held at one moment."""
+
+    name: str
+    queue: str
+    """The table that it was taken of."""
+    created_ms: int
+    """When it was taken, by the store's clock."""
+
+
+class SnapshotPort(Protocol):
+    """Snapshots of queues' tables: in the caller's thread, or in an event loop. Thread-safe.
+
+    Each operation is repeated as those of `TablePort` are. Names have been checked.
+    """
+
+    @stepwise
+    def create(self, name: str, queue: str) -> Work[Any, None]:
+        """Take a snapshot of a table, enabled or not. Of each partition it has all appends up to a
+        moment, and none after it.
+
+        Raises:
+            SnapshotExistsError: there is a snapshot of that name.
+            QueueNotFoundError, RequestRefusedError: there is no such table.
+        """
+
+    @stepwise
+    def list(self) -> Work[Any, list[Snapshot]]:
+        """All snapshots of all tables, queues or not."""
+
+    @stepwise
+    def delete(self, name: str) -> Work[Any, None]:
+        """Delete a snapshot. Tables that were restored from it keep what they have.
+
+        Raises:
+            SnapshotNotFoundError: there is no snapshot of that name.
+        """
+
+    @stepwise
+    def restore(self, name: str, queue: str) -> Work[Any, None]:
+        """Give a table the schema and the rows of a snapshot. A table that exists must be
+        disabled, and stays so, and the snapshot must be its own; a table that doesn't exist is
+        created, and enabled.
+
+        Raises:
+            SnapshotNotFoundError: there is no snapshot of that name.
+            QueueEnabledError: the table is enabled.
         """
 
 

@@ -50,7 +50,8 @@ class PartitionWriter:
         self._warned = False
         self._in_doubt = False
         """Whether a put of the append under way may have been applied, or may be yet."""
-        self._collected_to = 0
+        self._collected_from = self._collected_to = 0
+        """Where the oldest header lay before the last collection, and after it."""
 
     def append(
         self, bodies: Bodies, deadline: Deadline, nonce: bytes | None = None
@@ -172,10 +173,12 @@ class PartitionWriter:
                 good, and by the queue's TTL now.
         """
         rows: list[Row] = yield Headers(
-            self.partition, self._collected_to, COLLECTED_HEADERS_MAX + 1
+            self.partition, self._collected_from, COLLECTED_HEADERS_MAX + 1
         )
-        if self._collected_to and (yield HeaderAt(self.partition, 0)) is not None:
-            self._collected_to = 0  # The log was truncated, and began again.
+        # Headers that come back are one piece up to the first that stayed: a snapshot was restored.
+        came_back = bool(rows) and rows[0].slot < self._collected_to
+        if came_back or (self._collected_to and (yield HeaderAt(self.partition, 0)) is not None):
+            self._collected_from = self._collected_to = 0  # Or the log was truncated.
             return 0
         horizon = expired_ms - HEADER_GRACE_MS
         # A row's end is the slot of the row after it: the whole batch is older than the horizon.
@@ -184,5 +187,6 @@ class PartitionWriter:
             # Were it done after a truncation, there might be others in these slots.
             yield DeleteHeaders(self.partition, old, expired_ms)
         if rows:
+            self._collected_from = self._collected_to
             self._collected_to = rows[len(old)].slot
         return len(old)

@@ -226,6 +226,9 @@ NATIVE_METHODS = {
     "DisableTable": "disable",
     "DeleteTable": "delete",
     "truncateTable": "truncate",
+    "Snapshot": "create_snapshot",
+    "RestoreSnapshot": "restore_snapshot",
+    "DeleteSnapshot": "delete_snapshot",
 }
 """The methods of HBase's services, and the node of ZooKeeper's, that tests choose a fate for, and
 the ports' methods that make them."""

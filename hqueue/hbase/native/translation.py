@@ -15,6 +15,8 @@ from hqueue.errors import (
     QueueExistsError,
     QueueNotFoundError,
     RequestRefusedError,
+    SnapshotExistsError,
+    SnapshotNotFoundError,
     StoreUnavailableError,
 )
 from hqueue.hbase.answers import ReadsAnswer
@@ -37,6 +39,8 @@ _STATES: dict[str, tuple[type[HQueueError], str]] = {
     "TableExistsException": (QueueExistsError, "there is a table of that name already"),
     "TableNotEnabledException": (QueueDisabledError, "the queue is disabled"),
     "TableNotDisabledException": (QueueEnabledError, "the queue must be disabled first"),
+    "SnapshotDoesNotExistException": (SnapshotNotFoundError, "there is no such snapshot"),
+    "SnapshotExistsException": (SnapshotExistsError, "there is a snapshot of that name already"),
     "NamespaceNotFoundException": (
         RequestRefusedError,
         "there is no such namespace: HBase's shell creates it, by create_namespace",

@@ -36,6 +36,7 @@ class GatewayStore(Stepwise):
     """
 
     tokens = None
+    snapshots = None
 
     def __init__(self, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import builtins
 import dataclasses
 import threading
 import uuid
@@ -17,9 +18,12 @@ from hqueue.errors import (
     QueueExistsError,
     QueueNotFoundError,
     RequestRefusedError,
+    SnapshotExistsError,
+    SnapshotNotFoundError,
     StoreUnavailableError,
 )
 from hqueue.format import rowkey
+from hqueue.log.table_ports import Snapshot
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.attributes import ATTRIBUTES, QueueDescription
 from tests.support.memory.rows import Rows
@@ -49,6 +53,11 @@ class Table:
     moved: dict[int, tuple[str, int]] = dataclasses.field(default_factory=dict)
     """The servers of regions that were moved, by the region's number."""
 
+    def copied(self, *, enabled: bool) -> Table:
+        """A table of its own with the same rows."""
+        rows, attributes = self.rows.copied(), dict(self.attributes)
+        return dataclasses.replace(self, rows=rows, attributes=attributes, enabled=enabled)
+
 
 class MemoryCluster:
     """Tables, their rows and their regions. Thread-safe: every method is atomic.
@@ -64,6 +73,7 @@ class MemoryCluster:
         self.id = str(uuid.uuid4())
         self.namespaces = {"default"}
         self._tables: dict[str, Table] = {}
+        self._snapshots: dict[str, tuple[Snapshot, Table]] = {}
         self._lock = threading.RLock()
 
     # What stores ask for.
@@ -152,6 +162,31 @@ class MemoryCluster:
             if not table.enabled:
                 table.rows.clear()
                 table.enabled = True
+
+    def create_snapshot(self, name: str, queue: str) -> None:
+        with self._lock:
+            if name in self._snapshots:
+                raise SnapshotExistsError("there is a snapshot of that name already")
+            held = self.table(queue).copied(enabled=False)
+            self._snapshots[name] = Snapshot(name, queue, self.clock.wall_ms()), held
+
+    def list_snapshots(self) -> builtins.list[Snapshot]:
+        return [snapshot for snapshot, _ in self._snapshots.values()]
+
+    def delete_snapshot(self, name: str) -> None:
+        with self._lock:
+            if self._snapshots.pop(name, None) is None:
+                raise SnapshotNotFoundError("there is no such snapshot")
+
+    def restore_snapshot(self, name: str, queue: str) -> None:
+        """Fill a disabled table, or create an enabled one."""
+        with self._lock:
+            if name not in self._snapshots:
+                raise SnapshotNotFoundError("there is no such snapshot")
+            there = self._tables.get(queue)
+            if there is not None and there.enabled:
+                raise QueueEnabledError("the queue must be disabled first", queue=queue)
+            self._tables[queue] = self._snapshots[name][1].copied(enabled=there is None)
 
     def ask(self, name: str, request: Callable[[Rows], Result]) -> Result:
         """Let a table do something with its rows."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from hqueue.errors import ClosedError, Outcome, QueueNotFoundError, StoreUnavailableError
+from hqueue.errors import ClosedError, Outcome, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.row_records import RowRecords
 from hqueue.log.in_threads import LogInThreads
 from hqueue.log.ports import Row
-from hqueue.log.table_ports import PartitionLocation
+from hqueue.log.table_ports import PartitionLocation, Snapshot
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.steps import Pause, Wait, Work
 from hqueue.runtime.stepwise import OnPorts, Stepwise, stepwise
@@ -52,6 +52,7 @@ class MemoryStore(Stepwise):
         self._settings = settings
         self._link = _Link(cluster, settings, clock, network or Network())
         self.tables = MemoryTables(self._link)
+        self.snapshots = MemorySnapshots(self._link)
         self.locations = MemoryLocations(self._link)
         rows = MemoryRecordRows(cluster, settings.metadata_table, self._link.ask)
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
@@ -121,6 +122,19 @@ class _OnLink(OnPorts):
         self._link = link
 
 
+def _once(request: Callable[[], None]) -> Callable[[], None]:
+    """A request that has nothing to do any more once it is done."""
+    done = False
+
+    def make() -> None:
+        nonlocal done
+        if not done:
+            request()
+        done = True
+
+    return make
+
+
 class MemoryTables(_OnLink):
     """The store's `TablePort`."""
 
@@ -171,24 +185,36 @@ class MemoryTables(_OnLink):
 
     @stepwise
     def delete(self, name: str) -> Work[Any, None]:
-        existed = False
-
-        def delete() -> None:
-            nonlocal existed
-            try:
-                self._cluster.delete(name)
-            except QueueNotFoundError:
-                if not existed:
-                    raise
-            existed = True
-
-        return self._link.insist("delete", delete)
+        return self._link.insist("delete", _once(partial(self._cluster.delete, name)))
 
     @stepwise
     def truncate(self, name: str) -> Work[Any, None]:
         yield from self.disable.steps(name)
         yield Pause(TRUNCATE_PAUSE_MS)
         yield from self._link.insist("truncate", partial(self._cluster.truncate, name))
+
+
+class MemorySnapshots(_OnLink):
+    """The store's `SnapshotPort`."""
+
+    @stepwise
+    def create(self, name: str, queue: str) -> Work[Any, None]:
+        request = partial(self._link.cluster.create_snapshot, name, queue)
+        return self._link.insist("create_snapshot", _once(request))
+
+    @stepwise
+    def list(self) -> Work[Any, list[Snapshot]]:
+        return self._link.insist("list_snapshots", self._link.cluster.list_snapshots)
+
+    @stepwise
+    def delete(self, name: str) -> Work[Any, None]:
+        request = partial(self._link.cluster.delete_snapshot, name)
+        return self._link.insist("delete_snapshot", _once(request))
+
+    @stepwise
+    def restore(self, name: str, queue: str) -> Work[Any, None]:
+        request = partial(self._link.cluster.restore_snapshot, name, queue)
+        return self._link.insist("restore_snapshot", request)
 
 
 class MemoryLocations(_OnLink):

@@ -78,6 +78,13 @@ class Rows:
         self._keys.clear()
         self._cells.clear()
 
+    def copied(self) -> Rows:
+        """The same rows, which change by themselves from now on."""
+        rows = Rows(self._now_ms, self.ttl_ms)
+        rows._keys = list(self._keys)
+        rows._cells = {key: dict(cells) for key, cells in self._cells.items()}
+        return rows
+
     def visible(self, key: bytes) -> dict[bytes, Cell]:
         """The cells of a row that have not expired."""
         cells = self._cells.get(key, {})
