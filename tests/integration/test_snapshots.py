@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 import hqueue
-from hqueue import Consumer, HQueueError, Message, Subscription
+from hqueue import Consumer, HQueueError, Message, ReceivedMessage, Subscription
 from hqueue.errors import SnapshotNotFoundError
 from hqueue.log import PartitionWriter
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive
@@ -259,19 +259,23 @@ def test_hubs_go_on_with_the_topics_of_a_restored_queue(
         with hqueue.connect_hubs([address], queue=queue.name) as hubs:
             hubs.topic("t").publish_many(values)
 
+    def receive(messages: Sequence[ReceivedMessage]) -> None:
+        received.extend(each.value for each in messages)
+
     def sees(*values: bytes) -> Callable[[], bool]:
         return lambda: [message.value for message in queue.scan_topic("t")] == list(values)
 
-    with backend.connect() as first, HubThread(first, queue.name) as hub:
-        with hqueue.connect_hubs([hub.address], queue=queue.name) as hubs:
-            hubs.topic("t").subscribe(
-                "s", lambda messages: received.extend(each.value for each in messages)
-            )
-            publish(hub.address, b"0", b"1")
-            wait_for(lambda: received == [b"0", b"1"], "they are delivered")
-            admin.create_snapshot(queue.name, snapshot)
-            publish(hub.address, b"lost")
-            wait_for(lambda: b"lost" in received, "it is delivered")
+    with (
+        backend.connect() as first,
+        HubThread(first, queue.name) as hub,
+        hqueue.connect_hubs([hub.address], queue=queue.name) as hubs,
+    ):
+        hubs.topic("t").subscribe("s", receive)
+        publish(hub.address, b"0", b"1")
+        wait_for(lambda: received == [b"0", b"1"], "they are delivered")
+        admin.create_snapshot(queue.name, snapshot)
+        publish(hub.address, b"lost")
+        wait_for(lambda: b"lost" in received, "it is delivered")
     with backend.connect() as second, HubThread(second, queue.name) as hub:
         # The control record by which it owns the topic is lost, too.
         publish(hub.address, b"lost, too")
@@ -279,9 +283,7 @@ def test_hubs_go_on_with_the_topics_of_a_restored_queue(
         publish(hub.address, b"2")
         wait_for(sees(b"0", b"1", b"2"), "the topic is what was restored, and what came since")
         with hqueue.connect_hubs([hub.address], queue=queue.name) as hubs:
-            hubs.topic("t").subscribe(
-                "s", lambda messages: received.extend(each.value for each in messages)
-            )
+            hubs.topic("t").subscribe("s", receive)
             wait_for(lambda: b"2" in received, "it is delivered")
             publish(hub.address, b"3")
             wait_for(lambda: b"3" in received, "it is delivered")
