@@ -161,13 +161,13 @@ class SnapshotPort(Protocol):
 
     @stepwise
     def restore(self, name: str, queue: str) -> Work[Any, None]:
-        """Give a table the schema and the rows of a snapshot. A table that exists must be
+        """Give a table the schema and the rows of a snapshot. A table that exists must have been
         disabled, and stays so, and the snapshot must be its own; a table that doesn't exist is
         created, and enabled.
 
         Raises:
             SnapshotNotFoundError: there is no snapshot of that name.
-            QueueEnabledError: the table is enabled.
+            QueueEnabledError, StoreUnavailableError: the table is enabled. It stays as it is.
         """
 
 

@@ -8,14 +8,14 @@ from typing import cast
 
 import pytest
 
-from hqueue import QueueNotFoundError, RequestRefusedError
+from hqueue import QueueNotFoundError, RequestRefusedError, StoreUnavailableError
 from hqueue.errors import QueueEnabledError, SnapshotExistsError, SnapshotNotFoundError
 from hqueue.log.table_ports import SnapshotPort
 from hqueue.runtime.stepwise import Stepwise
 from hqueue.store import StorePort
 from tests.conformance.conftest import SHOWN_IN_MEMORY
 from tests.support.awaited import LoopedSteps
-from tests.support.backends import LossyWay
+from tests.support.backends import Backend, LossyWay
 from tests.support.looped import LoopThread
 from tests.support.proxy import Fate
 from tests.support.raw import RawTables
@@ -111,9 +111,20 @@ def test_what_does_not_fit_is_refused(
     snapshots.create(taken, name)
     with pytest.raises(SnapshotExistsError):
         snapshots.create(taken, name)
-    with pytest.raises(QueueEnabledError):
-        snapshots.restore(taken, name)
     assert store.tables.describe(name).enabled
+
+
+def test_an_enabled_table_stays_as_it_is(backend: Backend, raw: RawTables, name: str) -> None:
+    with contextlib.closing(backend.store(operation_timeout_ms=15_000)) as store:
+        snapshot = f"{name}-snapshot"
+        assert store.snapshots is not None
+        store.snapshots.create(snapshot, name)
+        assert store.log(name).put_if_absent(0, 0, b"h", {b"t": b"2"})
+        rows = raw.rows(name)
+        with pytest.raises((QueueEnabledError, StoreUnavailableError)):
+            store.snapshots.restore(snapshot, name)
+        assert raw.rows(name) == rows
+        store.snapshots.delete(snapshot)
 
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST])
