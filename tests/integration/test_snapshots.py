@@ -289,23 +289,3 @@ def test_hubs_go_on_with_the_topics_of_a_restored_queue(
             wait_for(lambda: b"3" in received, "it is delivered")
         wait_for(sees(b"0", b"1", b"2", b"3"), "all is read")
     check_whole(queue)
-
-
-def test_a_group_whose_offset_is_set_to_itself_goes_on_at_the_restored_end(
-    admin: hqueue.Client, make_queue: MakeQueue, snapshot: str
-) -> None:
-    queue = admin.queue(make_queue(1).name)
-    put_numbered(queue, 5)
-    admin.create_snapshot(queue.name, snapshot)
-    put_numbered(queue, 4, first=100)
-    with Consumer([queue.name], group=snapshot, client=admin) as consumer:
-        take(8, consumer)
-        consumer.commit()
-    admin.restore_snapshot(snapshot)
-    put_numbered(queue, 1, first=5)
-    (described,) = admin.describe_group(snapshot).partitions
-    assert described.committed is not None
-    admin.reset_group(snapshot, queue.name, described.committed)
-    put_numbered(queue, 1, first=6)
-    with Consumer([queue.name], group=snapshot, client=admin) as consumer:
-        assert values(take(2, consumer)) == [5, 6]
