@@ -8,11 +8,11 @@ import typer
 
 from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
-from hqueue.cli.formats import iso_timestamp
 from hqueue.cli.output import show_rows
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.runtime.only_reads import OnlyReads
+from hqueue.texts.shown import iso_timestamp
 
 __all__ = ["register"]
 
