@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 KAFKA_STAMP := $(VENV)/installed-kafka
 DOCS_STAMP := $(VENV)/installed-docs
+RELEASE_STAMP := $(VENV)/installed-release
 SPARK ?= 4.1
 HBASE ?= 2.5
 
@@ -21,6 +22,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
 	@echo 'Installing into $(VENV), which takes some minutes.'
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip uninstall --quiet --yes hqueue  # On the index that is another project, with the same package.
 	@$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@rm -rf *.egg-info  # Python in this folder would load its entry points instead of the installed ones.
 	@echo '$(CURDIR)/spark' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hqueue-spark.pth"
@@ -174,6 +176,16 @@ docs: $(DOCS_STAMP)  ## build the documentation into site/; a dead link or name 
 .PHONY: docs-serve
 docs-serve: $(DOCS_STAMP)  ## serve the documentation on http://127.0.0.1:8000, and rebuild it as it changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+# What builds and describes a release.
+$(RELEASE_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,release]'
+	rm -rf *.egg-info
+	touch $@
+
+.PHONY: release
+release: $(RELEASE_STAMP)  ## build sdist, wheel and SBOM of this commit into dist/, twice, and compare (RELEASE='--folder x')
+	$(BIN)/python -m release $(RELEASE)
 
 .PHONY: format
 format: $(STAMP)  ## format the code

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from hqueue.push.subscriber import Subscriber as Subscriber
     from hqueue.push.subscription import Subscription as Subscription
     from hqueue.queue import Queue as Queue
+    from hqueue.runtime.version import __version__ as __version__
     from hqueue.settings.addresses import Address as Address
     from hqueue.settings.addresses import GatewayAddress as GatewayAddress
     from hqueue.settings.attributes import QueueDescription as QueueDescription
@@ -92,8 +93,6 @@ if TYPE_CHECKING:
     from hqueue.topics import SubscribeMode as SubscribeMode
     from hqueue.topics import TopicSubscription as TopicSubscription
     from hqueue.topics import connect_hubs as connect_hubs
-
-__version__ = "0.1.0"  # The one place: packaging reads it from here.
 
 _MODULES = {
     "hqueue.client": "Client",
@@ -134,6 +133,7 @@ _MODULES = {
     "hqueue.push.subscriber": "Subscriber",
     "hqueue.push.subscription": "Subscription",
     "hqueue.queue": "Queue",
+    "hqueue.runtime.version": "__version__",
     "hqueue.settings.addresses": "Address GatewayAddress",
     "hqueue.settings.attributes": "QueueDescription",
     "hqueue.settings.connection": "Settings",
@@ -151,8 +151,7 @@ ZooKeeper's.
 
 if not TYPE_CHECKING:
     _WHERE = {name: module for module, names in _MODULES.items() for name in names.split()}
-    __all__ = ["__version__"]
-    __all__.extend(_WHERE)
+    __all__ = list(_WHERE)
 
     def __getattr__(name: str) -> object:
         import importlib.util  # noqa: PLC0415  (not for the names that are there already)

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hqueue import __version__
 from hqueue.cli.exits import (
     EXIT_CODES_TEXT,
     ExitCode,
@@ -84,6 +83,8 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from hqueue import __version__  # noqa: PLC0415  (reads the package's metadata)
+
         print(__version__)
         raise typer.Exit
 

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator
 
 from hqueue.errors import InvalidInputError
 
-__all__ = ["installing", "needing_arrow"]
+__all__ = ["DISTRIBUTION", "check_installed", "installing", "needing_arrow"]
+
+DISTRIBUTION = "hqueue-hbase"
+"""The name under which the package is installed. On the packages' index ``hqueue`` is another
+project.
+"""
 
 
 def installing(extras: str) -> str:
-    """How these extras of the package, with commas between, are installed. On the packages' index
-    the name ``hqueue`` is another project's.
+    """How to add these extras, with commas between, to the installed package."""
+    return f"pip install '{DISTRIBUTION}[{extras}]', or in a clone of HQueue '.[{extras}]'"
+
+
+def check_installed(extra: str, *modules: str) -> None:
+    """Check that an extra's modules can be imported, without importing them.
+
+    Raises:
+        ModuleNotFoundError: one of them is not installed. The text names the extra.
     """
-    return f"in a clone of HQueue, pip install '.[{extras}]'"
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(
+                f"{module} is not installed: {installing(extra)}", name=module
+            )
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hqueue.runtime.extras import installing
+
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("typer", "rich", "prompt_toolkit")
 SERVER = ("psutil", "filelock", "tomli_w")
@@ -82,8 +84,8 @@ def test_every_module_of_the_library_is_imported_without_any_extra() -> None:
 def test_the_local_server_says_which_extra_it_needs() -> None:
     ended = run("import hqueue.local", *SERVER)
     assert ended.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: a package that hqueue.local needs is not installed: in a clone of "
-        "HQueue, pip install '.[local]'"
+        "ModuleNotFoundError: a package that hqueue.local needs is not installed: "
+        + installing("local")
     )
 
 
@@ -92,14 +94,20 @@ def test_the_command_says_which_extra_it_needs(missing: tuple[str, ...]) -> None
     ended = command("--help", missing=missing)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        "hqueue: error: a package that commands need is not installed: in a clone of HQueue, "
-        "pip install '.[cli]'\n"
+        "hqueue: error: a package that commands need is not installed: "
+        "pip install 'hqueue-hbase[cli]', or in a clone of HQueue '.[cli]'\n"
     )
 
 
 @pytest.mark.thorough("processes that import all of it")
 @pytest.mark.parametrize(
-    ("name", "extra", "missing"), [("worker", "worker", WORKER), ("pipeline", "spark", SPARK)]
+    ("name", "extra", "missing"),
+    [
+        ("worker", "worker", WORKER),
+        ("pipeline", "spark", SPARK),
+        ("local", "local", SERVER),
+        ("demo", "local", ("psutil",)),
+    ],
 )
 def test_a_command_whose_extra_is_missing_is_listed_and_says_so(
     name: str, extra: str, missing: tuple[str, ...]
@@ -108,7 +116,7 @@ def test_a_command_whose_extra_is_missing_is_listed_and_says_so(
     assert shown.returncode == 0
     assert f"{name} " in shown.stdout
     words = " ".join(shown.stdout.replace("│", " ").split())
-    needs = f"needs is not installed: in a clone of HQueue, pip install '.[{extra}]'"
+    needs = f"needs is not installed: {installing(extra)}"
     assert f"A package that the command {needs}" in words
     for arguments in [(name,), (name, "--help"), (name, "some", "--option", "1")]:
         ended = command(*arguments, missing=missing)

@@ -19,6 +19,7 @@ from hqueue.cli.progress import display, size_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, LocalServerError
+from hqueue.runtime.extras import check_installed
 from hqueue.settings.connection import GATEWAYS, NATIVE
 from hqueue.settings.names import with_closest
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from hqueue.local.server import LocalServer, ProcessStatus, Status
 
 __all__ = ["register", "start_server"]
+
+check_installed("local", "filelock", "psutil", "tomli_w")  # `hqueue.local` itself loads much.
 
 STANDALONE, SECURE = "standalone", "secure"
 

@@ -1,0 +1,1 @@
+"""Builds a release, and proves what is promised of it: `make release`."""
