@@ -187,6 +187,10 @@ $(RELEASE_STAMP): $(STAMP)
 release: $(RELEASE_STAMP)  ## build sdist, wheel and SBOM of this commit into dist/, twice, and compare (RELEASE='--folder x')
 	$(BIN)/python -m release $(RELEASE)
 
+.PHONY: test-release
+test-release: setup $(RELEASE_STAMP)  ## build a release, install it in an environment of its own, and run it on a real HBase
+	$(BIN)/python -m pytest -m release tests/acceptance/test_release.py
+
 .PHONY: format
 format: $(STAMP)  ## format the code
 	$(BIN)/ruff format .

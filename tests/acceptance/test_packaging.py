@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import hqueue
+from hqueue.runtime.extras import DISTRIBUTION
 from tests.acceptance.commands import command
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +74,9 @@ def test_the_wheel_says_its_version_and_its_licence(wheel: Path) -> None:
         (folder,) = {name.split("/")[0] for name in shipped.namelist() if ".dist-info/" in name}
         metadata = email.message_from_bytes(shipped.read(f"{folder}/METADATA"))
         licence = shipped.read(f"{folder}/licenses/LICENSE")
-    assert metadata["Version"] == hqueue.__version__
+    assert metadata["Name"] == DISTRIBUTION
+    # The copy has no git, as the build of an image.
+    assert metadata["Version"] == "0.1.dev0"
     assert "Apache-2.0" in (metadata["License"], metadata["License-Expression"])
     assert licence == (ROOT / "LICENSE").read_bytes()
 
@@ -81,6 +84,23 @@ def test_the_wheel_says_its_version_and_its_licence(wheel: Path) -> None:
 def test_the_command_says_the_version() -> None:
     shown = subprocess.run([*command(), "--version"], check=True, capture_output=True, text=True)
     assert shown.stdout == f"{hqueue.__version__}\n"
+
+
+@pytest.mark.thorough("builds a wheel")
+def test_only_the_extra_local_brings_what_starts_servers(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as shipped:
+        (name,) = (name for name in shipped.namelist() if name.endswith("/METADATA"))
+        metadata = email.message_from_bytes(shipped.read(name))
+        assert not [name for name in shipped.namelist() if name.endswith((".jar", ".class"))]
+    needing = {
+        re.split(r"[<>=!;\s]", text)[0]: re.search(r"extra == \W(\w+)", text)
+        for text in metadata.get_all("Requires-Dist", [])
+    }
+    servers = {"filelock", "psutil", "tomli-w"}
+    assert {name for name, extra in needing.items() if extra and extra[1] == "local"} == servers
+    always = {name for name, extra in needing.items() if extra is None}
+    assert always.isdisjoint({*servers, "pyspark", "pyarrow", "typer", "prometheus_client"})
+    assert "hqueue-hbase" not in always
 
 
 @pytest.mark.thorough("builds a wheel")
