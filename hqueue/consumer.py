@@ -98,7 +98,7 @@ class Consumer(GroupConsumer):
     def arrow_batches(self, *, idle_ms_max: float | None = None) -> Iterator[pyarrow.RecordBatch]:
         """Iterate over messages in Arrow record batches, each of one partition and some megabytes,
         until `request_stop` or `close`. The columns are ``queue``, with the queue's name, and those
-        of `Scanner.arrow_batches`. Needs the extra ``hqueue[arrow]``.
+        of `Scanner.arrow_batches`. Needs the extra ``hqueue-hbase[arrow]``.
         """
         return self._stream().arrow_batches(idle_ms_max=idle_ms_max)
 

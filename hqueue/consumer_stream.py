@@ -117,7 +117,7 @@ class ConsumerStream:
     def arrow_batches(self, *, idle_ms_max: float | None = None) -> Iterator[pyarrow.RecordBatch]:
         """Iterate over messages in Arrow record batches, each of one partition and some megabytes,
         until the consumer's `request_stop` or `close`. The columns are ``queue``, with the queue's
-        name, and those of `Scanner.arrow_batches`. Needs the extra ``hqueue[arrow]``.
+        name, and those of `Scanner.arrow_batches`. Needs the extra ``hqueue-hbase[arrow]``.
         """
         with needing_arrow():
             from hqueue.consume.arrow import with_queue  # noqa: PLC0415  (pyarrow is an extra)

@@ -206,7 +206,7 @@ class Consumer(LoopConsumer[Consumption]):
     ) -> AsyncIterator[pyarrow.RecordBatch]:
         """Iterate over messages in Arrow record batches, each of one partition and some megabytes,
         until `request_stop` or `close`. Like `hqueue.Consumer.arrow_batches`. Needs the extra
-        ``hqueue[arrow]``.
+        ``hqueue-hbase[arrow]``.
         """
         return Iteration(partial(self._arrow_batches, _idle(idle_ms_max)))
 

@@ -175,7 +175,7 @@ class Scanner:
         """Iterate over the messages as Arrow record batches. Like `hqueue.Scanner.arrow_batches`.
         If the caller leaves the iteration early, the next iteration or `next` returns the remaining
         messages; after a cancellation the same iteration can also continue. Needs the extra
-        ``hqueue[arrow]``. Raises as `next`.
+        ``hqueue-hbase[arrow]``. Raises as `next`.
         """
         return Iteration(self._arrow_batches)
 

@@ -81,7 +81,7 @@ class TopicScanner:
     def arrow_batches(self) -> AsyncIterator[pyarrow.RecordBatch]:
         """Iterate over the messages as Arrow record batches. Like
         `hqueue.TopicScanner.arrow_batches`; leaving or cancelling the iteration works as for
-        `Scanner.arrow_batches`. Needs the extra ``hqueue[arrow]``. Raises as `next`.
+        `Scanner.arrow_batches`. Needs the extra ``hqueue-hbase[arrow]``. Raises as `next`.
         """
         return Iteration(self._arrow_batches)
 

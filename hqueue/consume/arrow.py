@@ -1,4 +1,4 @@
-"""Batches as Arrow record batches. Needs the extra ``hqueue[arrow]``.
+"""Batches as Arrow record batches. Needs the extra ``hqueue-hbase[arrow]``.
 
 HBase's cells hold Arrow's own binary layout, so a column of bodies is made from a cell
 without touching its messages: the offsets and the bytes are taken where they lie.

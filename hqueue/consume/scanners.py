@@ -230,7 +230,8 @@ class Scanner:
 
         HBase's cells become columns without a copy of each body; a scanner with ``merge_sorted``
         merges message by message. If the caller leaves the iteration early, the next iteration or
-        `next` returns the remaining messages. Needs the extra ``hqueue[arrow]``. Raises as `next`.
+        `next` returns the remaining messages. Needs the extra ``hqueue-hbase[arrow]``. Raises as
+        `next`.
         """
         with needing_arrow():
             from hqueue.consume.arrow import (  # noqa: PLC0415  (pyarrow is an extra)

@@ -84,7 +84,7 @@ class TopicScanner:
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
         """Iterate over the messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, each
-        of up to some megabytes. Needs the extra ``hqueue[arrow]``. Raises as `next`.
+        of up to some megabytes. Needs the extra ``hqueue-hbase[arrow]``. Raises as `next`.
         """
         while (scanner := self._current()) is not None:
             yield from scanner.arrow_batches()

@@ -1,4 +1,4 @@
-"""Record batches as the bytes of a batch. Needs the extra ``hqueue[arrow]``.
+"""Record batches as the bytes of a batch. Needs the extra ``hqueue-hbase[arrow]``.
 
 HBase's cells hold Arrow's own layout of binary columns, so a cell is made from a batch's columns
 without touching its messages: the offsets and the bytes are taken where they lie.

@@ -1,4 +1,4 @@
-"""Whether a column of a record batch is what its type says it is. Needs ``hqueue[arrow]``.
+"""Whether a column of a record batch is what its type says it is. Needs ``hqueue-hbase[arrow]``.
 
 Arrow believes who makes an array: offsets may lie, and a string's bytes be no UTF-8, as those that
 Spark casts from binary. Cells take both over as they are, and a reader checks them; so they are

@@ -27,7 +27,7 @@ __all__ = ["METRICS", "Metric", "enable", "metrics_of"]
 def enable(registry: CollectorRegistry | None = None) -> None:
     """Count what the producers, consumers, share consumers, subscribers and clients of hubs of this
     process do, blocking and asyncio ones, from now on: the metrics ``hqueue_client_…``. Needs the
-    extra ``hqueue[metrics]``. Before this call the library counts nothing.
+    extra ``hqueue-hbase[metrics]``. Before this call the library counts nothing.
 
     Call it once for a registry. It serves nothing: the program decides how Prometheus gets the
     metrics, such as by ``prometheus_client.start_http_server``.

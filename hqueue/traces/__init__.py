@@ -28,9 +28,9 @@ __all__ = ["Instrumentor", "context_of", "enable", "processing"]
 
 def enable(tracer_provider: TracerProvider | None = None) -> None:
     """Make spans of what this process does from now on, and let messages carry their contexts in
-    the headers ``traceparent`` and ``tracestate``. Needs the extra ``hqueue[traces]``, which is
-    OpenTelemetry's API; the program installs and configures the SDK. Before this call the library
-    makes no spans and adds no headers.
+    the headers ``traceparent`` and ``tracestate``. Needs the extra ``hqueue-hbase[traces]``, which
+    is OpenTelemetry's API; the program installs and configures the SDK. Before this call the
+    library makes no spans and adds no headers.
 
     Args:
         tracer_provider: makes the spans; OpenTelemetry's global provider if None.

@@ -32,6 +32,13 @@ def test_the_name_is_that_of_the_installed_package() -> None:
     assert known & {"hqueue", DISTRIBUTION} == {DISTRIBUTION}
 
 
+def test_an_extra_that_includes_others_includes_those_of_this_distribution() -> None:
+    listed = "\n".join(configuration()["options.extras_require"].values())
+    included = re.findall(r"^([\w.-]+)\[([\w,]+)\]", listed, re.MULTILINE)
+    ours = [name for name, extras in included if name.startswith("hqueue")]
+    assert set(ours) == {DISTRIBUTION}
+
+
 def test_the_version_is_written_nowhere_but_in_tags() -> None:
     assert "version" not in configuration()["metadata"]
     assert "__version__ =" not in (ROOT / "hqueue" / "__init__.py").read_text("utf-8")

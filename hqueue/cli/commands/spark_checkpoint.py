@@ -108,8 +108,8 @@ def _folder(path: str) -> _Folder:
         import pyarrow.fs  # noqa: PLC0415  (only for what is elsewhere)
     except ImportError as exc:
         raise _refused(
-            "only pyarrow reads a checkpoint that is not on this machine: install 'hqueue[arrow]', "
-            "or copy its folders offsets and commits to this machine",
+            "only pyarrow reads a checkpoint that is not on this machine: install "
+            "'hqueue-hbase[arrow]', or copy its folders offsets and commits to this machine",
             path,
         ) from exc
     try:

@@ -1,4 +1,4 @@
-"""``hqueue pipeline``: archives, replays, copies and counts with Spark. Needs ``hqueue[spark]``."""
+"""``hqueue pipeline``: archives, replays, copies and counts with Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture of a queue's statistics. Needs matplotlib: ``hqueue[plot]``."""
+"""A picture of a queue's statistics. Needs matplotlib: ``hqueue-hbase[plot]``."""
 
 from __future__ import annotations
 
