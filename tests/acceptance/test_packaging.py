@@ -58,6 +58,12 @@ def test_the_wheel_ships_every_module_and_data_file(wheel: Path) -> None:
         wanted |= {str(path.relative_to(base)) for path in (base / package).rglob("*.py")}
     wanted |= {f"{name}/py.typed" for name in PACKAGES} | {"hqueue/local/pom.xml"}
     wanted |= {f"hqueue/rpc/idl/{path.name}" for path in (ROOT / "thrift").glob("*.thrift")}
+    console = ROOT / "workers" / "hqueue_workers" / "console"
+    wanted |= {
+        f"hqueue_workers/console/{path.relative_to(console)}"
+        for folder in ("static", "templates")
+        for path in (console / folder).iterdir()
+    }
     assert wanted <= shipped
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from hqueue.errors import NotAllowedError
+from hqueue.errors import HQueueError, NotAllowedError, Outcome
 from hqueue.metadata.access_rules import Operation
 from hqueue.net.audit import Audit
 from hqueue.settings.names import EVERYBODY, is_among, names_in
@@ -102,9 +104,21 @@ class Rights:
                 reason = "you may not change this: see change_principals and the access rules"
             self._refuse(caller, action, reason, queue=queue, name=name)
 
-    def did(self, caller: Caller, action: str, **on: str | None) -> None:
-        """Write a change into the audit."""
-        self._audit.did(action, caller.principal, caller.host, **on)
+    @contextlib.contextmanager
+    def changing(self, caller: Caller, action: str, **on: str | None) -> Iterator[None]:
+        """Make a change in this block. The audit says afterwards whether it was done, or may have
+        been: it fails, or is abandoned, after its requests were sent.
+        """
+        outcome = "unknown"
+        try:
+            yield
+            outcome = "done"
+        except HQueueError as exc:
+            outcome = "" if exc.outcome is Outcome.NOT_APPLIED else outcome
+            raise
+        finally:
+            if outcome:
+                self._audit.did(action, caller.principal, caller.host, **on, outcome=outcome)
 
     def _refuse(self, caller: Caller, action: str, reason: str, **on: str | None) -> None:
         self._audit.refused(action, caller.principal, caller.host, reason, **on)

@@ -59,11 +59,11 @@ def allow(client: Client, *rules: AccessRule) -> None:
 def test_who_has_no_certificate_or_a_strangers_is_refused(
     secured: Client, certificates: Certificates
 ) -> None:
-    certificates.authority("other")
+    certificates.authority("console-strangers")
     with running_console(secured) as site:
         with browser_of(site, certificates, None) as browser, pytest.raises(httpx.HTTPError):
             browser.get("/queues")
-        stranger = certificates.of("stranger", authority="other")["tls_certificate"]
+        stranger = certificates.of("stranger", authority="console-strangers")["tls_certificate"]
         context = ssl.create_default_context(cafile=str(certificates.folder / "ca.pem"))
         context.load_cert_chain(stranger)
         with (
@@ -142,11 +142,11 @@ def test_rules_decide_what_a_principal_changes(
         AccessRule("ops", both, "events", "*", "reader"),
         AccessRule("reader", both, "events"),
         AccessRule("looker", frozenset({Operation.READ}), "events"),
-        AccessRule("other", both, "events", "*", "another"),
+        AccessRule("auditor", both, "events", "*", "another"),
     )
     outcomes = {}
     with running_console(secured, allow_changes=True, authorizer="rules") as site:
-        for name in ("looker", "other", "ops", "reader"):
+        for name in ("looker", "auditor", "ops", "reader"):
             with browser_of(site, certificates, name) as browser, caplog.at_level(logging.INFO):
                 token = re.findall(r'name="token" value="(\w+)"', browser.get("/health").text)[0]
                 form = {"token": token, "subscriber": "reader", "action": "redrive"}
@@ -156,10 +156,13 @@ def test_rules_decide_what_a_principal_changes(
                     headers={"origin": site.address},
                 )
                 outcomes[name] = answer.status_code
-    assert outcomes == {"looker": 403, "other": 403, "ops": 303, "reader": 400}
+    assert outcomes == {"looker": 403, "auditor": 403, "ops": 303, "reader": 400}
     lines = [each.getMessage() for each in caplog.records if each.name == "hqueue.audit"]
     assert any('who="looker"' in line and 'allowed="no"' in line for line in lines)
-    assert any('who="ops"' in line and 'allowed="yes"' in line for line in lines)
+    done = [line for line in lines if 'allowed="yes"' in line]
+    assert len(done) == 1
+    assert 'who="ops"' in done[0]
+    assert 'outcome="done"' in done[0]
 
 
 def test_changes_need_callers_that_prove_who_they_are(memory_client: Client) -> None:

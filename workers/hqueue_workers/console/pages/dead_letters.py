@@ -166,8 +166,9 @@ async def change_dead_letters(context: Context, request: Request) -> Response:
                 "already"
             )
         change = queue.dead_letters.redrive if action == "redrive" else queue.dead_letters.delete
-        count = await change(letters)
-    context.rights.did(caller, f"{action}-dead-letters", queue=name, name=owner, count=str(count))
+        letters_of = {"queue": name, "name": owner, "count": str(len(letters))}
+        with context.rights.changing(caller, f"{action}-dead-letters", **letters_of):
+            count = await change(letters)
     done = "redriven" if action == "redrive" else "deleted"
     return go_on(query(path, **_owner_of(wanted), done=done, count=count))
 

@@ -7,7 +7,6 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hqueue import InvalidInputError
 from hqueue.position import START_HELP, check_start
 from hqueue.texts.questions import overwrite_offsets
 from hqueue_workers.console.context import Context, caller_of, go_on, needed, partitions_in
@@ -90,8 +89,6 @@ async def reset_group(context: Context, request: Request) -> Response:
             fields,
             back,
         )
-    moved = await context.client.reset_group(group, queue, start, partitions=partitions)
-    if not moved:
-        raise InvalidInputError("the group has no offsets in this queue", group=group, queue=queue)
-    context.rights.did(caller, "reset-group", queue=queue, name=group, to=str(start))
+    with context.rights.changing(caller, "reset-group", queue=queue, name=group, to=str(start)):
+        await context.client.reset_group(group, queue, start, partitions=partitions)
     return go_on(query("/groups/view", group=group, done="reset"))

@@ -85,6 +85,6 @@ async def seek_subscriber(context: Context, request: Request) -> Response:
             fields,
             back,
         )
-    await context.client.seek_subscriber(queue, name, start, partitions=partitions)
-    context.rights.did(caller, "seek-subscriber", queue=queue, name=name, to=str(start))
+    with context.rights.changing(caller, "seek-subscriber", queue=queue, name=name, to=str(start)):
+        await context.client.seek_subscriber(queue, name, start, partitions=partitions)
     return go_on(query("/subscribers", queue=queue, done="moved"))
