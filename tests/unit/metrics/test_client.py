@@ -148,4 +148,4 @@ except hqueue.InvalidInputError as exc:
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
-    assert "pip install '.[metrics]'" in ended.stdout
+    assert "'hqueue-hbase[metrics]'" in ended.stdout

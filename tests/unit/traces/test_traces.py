@@ -290,4 +290,4 @@ except hqueue.InvalidInputError as exc:
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
-    assert "pip install '.[traces]'" in ended.stdout
+    assert "'hqueue-hbase[traces]'" in ended.stdout
