@@ -97,32 +97,47 @@ def as_message_id(position: Position) -> MessageID:
             )
         return MessageID(max(0, _now_ms() - position // datetime.timedelta(milliseconds=1)))
     number = as_whole(position, 0)
-    if number is not None and SECONDS_MIN <= number < SECONDS_MAX:
+    if number is not None:
+        _check_unit(number)
+    return MessageID(position)
+
+
+def _check_unit(number: int) -> None:
+    if SECONDS_MIN <= number < SECONDS_MAX:
         raise InvalidInputError(
             "a number means milliseconds since the epoch, and this one looks like seconds: "
             "multiply it by 1000, or give a datetime",
-            position=position,
+            position=number,
         )
-    return MessageID(position)
 
 
 def as_due_ms(when: datetime.datetime | datetime.timedelta | int) -> int:
     """A time in milliseconds since the epoch. A timedelta counts from now into the future.
 
     Raises:
-        InvalidInputError: as `as_message_id`.
+        InvalidInputError: it is none of these, a naive datetime, a negative timedelta, a number
+            that looks like seconds, or out of range.
     """
-    if not isinstance(when, datetime.timedelta):
-        if isinstance(when, (str, MessageID)):
+    due_ms: int | None
+    if isinstance(when, datetime.timedelta):
+        due_ms = _now_ms() + when // datetime.timedelta(milliseconds=1)
+        if when < datetime.timedelta(0):
+            raise InvalidInputError("a delay must not be negative", delay=when)
+    elif isinstance(when, datetime.datetime):
+        if when.tzinfo is None:
+            raise InvalidInputError("a datetime needs a time zone here", datetime=when)
+        due_ms = (when - _EPOCH) // datetime.timedelta(milliseconds=1)
+    else:
+        due_ms = as_whole(when, 0)
+        if due_ms is None:
             raise InvalidInputError(
                 "a time must be a datetime, a timedelta from now, or milliseconds since the epoch",
                 when=when,
             )
-        return as_message_id(when).timestamp
-    after_ms = when // datetime.timedelta(milliseconds=1)
-    if after_ms < 0:
-        raise InvalidInputError("a delay must not be negative", delay=when)
-    return MessageID(_now_ms() + after_ms).timestamp
+        _check_unit(due_ms)
+    if not 0 <= due_ms < 2**48:
+        raise InvalidInputError("a time must be between the years 1970 and 10889", when=when)
+    return due_ms
 
 
 def check_start(start: Start) -> Start:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from collections.abc import Iterable, Iterator
 from functools import partial
 
 from hqueue.client import Client, cluster_of
 from hqueue.connecting import connect
 from hqueue.consume.scan import Scan
+from hqueue.errors import InvalidInputError
 from hqueue.group_consumer import release
 from hqueue.groups.catalog import Selection
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.forgotten import Watched
+from hqueue.runtime.held import Held
 from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
@@ -46,8 +49,9 @@ class ShareConsumer:
 
     Iterate over the consumer, or call `poll`. Asking for more messages acknowledges earlier ones
     that have no answer; with ``auto_acknowledge=False`` each message needs an answer. Use the
-    consumer as a context manager, or `close` it. One thread asks for messages, commits and closes;
-    any thread may answer for messages and call `request_stop`. In a forked child every call raises
+    consumer as a context manager, or `close` it. One thread at a time asks for messages, commits
+    and closes: a call while another thread is in the middle of one is refused. Any thread may
+    answer for messages and call `request_stop`. In a forked child every call raises
     `ClosedError`, except for `close` and `request_stop`, which do nothing there.
 
     Args:
@@ -93,6 +97,7 @@ class ShareConsumer:
             membership = ShareMembership(cluster_of(used), group, names, wanted, settings)
             self._consumption = SharedConsumption(membership)
             self._calls = ShareCalls(self._consumption, settings)
+            self._using = Held(threading.Lock(), 0, _in_use)
             try:
                 self._consumption.begin()
             except BaseException:
@@ -129,7 +134,8 @@ class ShareConsumer:
             messages_max: how many messages to return at most, 1 to 10,000.
 
         Raises:
-            InvalidInputError: an argument is out of range.
+            InvalidInputError: an argument is out of range, or another thread is in the middle of a
+                call that asks for messages, commits or closes.
             StoreUnavailableError: HBase or ZooKeeper was unavailable for ``operation_timeout_ms``.
                 Later calls try again.
             QueueStateError: a queue was disabled for that long, or was deleted.
@@ -140,7 +146,7 @@ class ShareConsumer:
         most = check_whole(messages_max, 1, 10_000, option="messages_max")
         wait_ms = check_number(timeout_ms, 0, float("inf"), option="timeout_ms")
         self._consumption.check_open()
-        with self._calls.handing_out():
+        with self._using, self._calls.handing_out():
             return self._calls.poll(wait_ms, most, most)
 
     def __iter__(self) -> Iterator[AcquiredMessage]:
@@ -161,7 +167,7 @@ class ShareConsumer:
         acquire_max = check_whole(prefetch, 1, 10_000, option="prefetch")
         while not self._closed:
             self._consumption.check_open()
-            with self._calls.handing_out():
+            with self._using, self._calls.handing_out():
                 messages = self._calls.poll(idle_ms, 1, acquire_max)
             if not messages:
                 return
@@ -187,6 +193,7 @@ class ShareConsumer:
         self,
         *messages: AcquiredMessage,
         until: datetime.datetime | datetime.timedelta | int | None = None,
+        counts: bool = True,
     ) -> bool:
         """Have these messages delivered again, to any consumer of the group. The answers are
         written when those of `acknowledge` are. Returns and raises as `acknowledge`.
@@ -195,14 +202,20 @@ class ShareConsumer:
             messages: the messages.
             until: when to deliver them, at the earliest: an aware datetime, a timedelta from now by
                 this machine's clock, or milliseconds since the epoch; None for at once.
+            counts: whether this delivery counts towards `deliveries_max`. A program that stops
+                before it has processed the messages gives False, and no `until`.
 
         Raises:
+            InvalidInputError: as `acknowledge`; or the delivery shall not count, and ``until`` is
+                given.
             BufferFullError: a partition has so many delayed messages that there is no room for
                 more. No message was released; the consumer keeps all of them.
         """
-        return self._calls.release(messages, until)
+        return self._calls.release(messages, until, counts)
 
-    def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> bool:
+    def reject(
+        self, *messages: AcquiredMessage, reason: str = "rejected", exhausted: bool = False
+    ) -> bool:
         """Make these messages dead letters of the group. The dead letters are written when the
         answers of `acknowledge` are, and before the group is done with the messages. The command
         `hqueue dead-letters` shows them, and can return them to the group. Returns and raises as
@@ -212,8 +225,10 @@ class ShareConsumer:
             messages: the messages.
             reason: why the messages are rejected, for operators who look at the dead letters; at
                 most 1,000 characters.
+            exhausted: whether the messages failed too often, so that they are counted with those
+                that were delivered `deliveries_max` times.
         """
-        return self._calls.reject(messages, reason)
+        return self._calls.reject(messages, reason, exhausted)
 
     def renew(self, *messages: AcquiredMessage) -> bool:
         """Keep these messages for another `lock_ms`, counted from when this answer is written: with
@@ -225,11 +240,13 @@ class ShareConsumer:
         """Write all answers that were given.
 
         Raises:
+            InvalidInputError: another thread is in the middle of a call, as for `poll`.
             StoreUnavailableError: ZooKeeper was unavailable. The error's outcome says whether the
                 answers may have been written; the next call writes them again.
         """
         self._consumption.check_open()
-        self._calls.commit()
+        with self._using:
+            self._calls.commit()
 
     def request_stop(self) -> None:
         """Make `poll` return nothing from now on, and end iterations, so that the thread that uses
@@ -247,15 +264,25 @@ class ShareConsumer:
                 with an error releases them.
 
         Raises:
+            InvalidInputError: another thread is in the middle of a call, as for `poll`. The
+                consumer stays open.
             StoreUnavailableError: the consumer is closed, but not all answers were written.
         """
         if self._consumption.process.is_left or self._closed:
             return
         decided = self._settings.auto_acknowledge if acknowledge is None else acknowledge
-        try:
-            self._consumption.close(acknowledge=decided)
-        finally:
-            self._closed = True
-            if self._own_client is not None:
-                self._own_client.close()
-            self._watched.closed()
+        with self._using:
+            try:
+                self._consumption.close(acknowledge=decided)
+            finally:
+                self._closed = True
+                if self._own_client is not None:
+                    self._own_client.close()
+                self._watched.closed()
+
+
+def _in_use() -> InvalidInputError:
+    return InvalidInputError(
+        "another thread is in the middle of a call to this consumer: use a consumer in one thread "
+        "at a time; other threads may answer for messages and call request_stop"
+    )

@@ -149,24 +149,29 @@ class ShareConsumer(LoopConsumer[SharedConsumption]):
         self,
         *messages: AcquiredMessage,
         until: datetime.datetime | datetime.timedelta | int | None = None,
+        counts: bool = True,
     ) -> bool:
         """Have these messages delivered again. Like `hqueue.ShareConsumer.release`.
 
         Args:
             messages: the messages.
             until: when to deliver them, at the earliest; None for at once.
+            counts: whether this delivery counts towards `deliveries_max`.
         """
-        return self._calls.release(messages, until)
+        return self._calls.release(messages, until, counts)
 
-    def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> bool:
+    def reject(
+        self, *messages: AcquiredMessage, reason: str = "rejected", exhausted: bool = False
+    ) -> bool:
         """Make these messages dead letters of the group. Like `hqueue.ShareConsumer.reject`.
 
         Args:
             messages: the messages.
             reason: why the messages are rejected, for operators who look at the dead letters; at
                 most 1,000 characters.
+            exhausted: whether the messages failed too often.
         """
-        return self._calls.reject(messages, reason)
+        return self._calls.reject(messages, reason, exhausted)
 
     def renew(self, *messages: AcquiredMessage) -> bool:
         """Keep these messages for another `lock_ms`. Like `hqueue.ShareConsumer.renew`."""

@@ -37,7 +37,7 @@ class Rejection(NamedTuple):
     deliveries: int
     """How often the message was delivered; 1 if deliveries were not counted."""
     exhausted: bool = False
-    """Whether the message was delivered too often. If not, the program rejected it."""
+    """Whether the message failed too often. If not, the program rejected it."""
 
 
 class GroupDeadLetters(Stepwise):

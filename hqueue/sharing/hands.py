@@ -81,7 +81,8 @@ class Hands:
         """
         for message in messages:
             if deliveries_max is not None and message.deliveries > deliveries_max:
-                reason = f"delivered {deliveries_max} times, and never acknowledged"
+                times = "once" if deliveries_max == 1 else f"{deliveries_max} times"
+                reason = f"delivered {times}, and never acknowledged"
                 self.rejections.append(Rejection(message, reason, deliveries_max, exhausted=True))
             else:
                 self._waiting.append(message)
@@ -149,7 +150,7 @@ class Hands:
             self.out.pop(message_id, None)
         held.due_ms = due_ms
         held.answer = answer
-        if answer is Answer.RELEASE and self.partition.reading.by_key:
+        if answer in (Answer.RELEASE, Answer.RETURN) and self.partition.reading.by_key:
             self._return_all_of(slot_of(message))
         return True
 
@@ -159,12 +160,13 @@ class Hands:
         held = self.partition.held
         return [each for each in list(self.out) if each in held and held[each].until_ms <= until_ms]
 
-    def reject(self, message: AcquiredMessage, reason: str) -> bool:
+    def reject(self, message: AcquiredMessage, reason: str, *, exhausted: bool = False) -> bool:
         """Note that a message must become a dead letter. Returns whether the program has it."""
         has = int(message.id) in self.partition.held
         if self.out.pop(int(message.id), None) is None or not has:
             return False
-        self.rejections.append(Rejection(message, reason, message.deliveries))
+        rejection = Rejection(message, reason, message.deliveries, exhausted=exhausted)
+        self.rejections.append(rejection)
         return True
 
     def rejected(self, rejections: Sequence[Rejection]) -> None:

@@ -71,16 +71,23 @@ class ShareCalls(Stepwise):
     def acknowledge(self, messages: Sequence[AcquiredMessage]) -> bool:
         return self._answer(messages, Answer.DONE)
 
-    def release(self, messages: Sequence[AcquiredMessage], delay: Delay) -> bool:
+    def release(self, messages: Sequence[AcquiredMessage], delay: Delay, counts: bool) -> bool:
+        check_kind(counts, bool, "counts")
+        if not counts and delay is not None:
+            raise InvalidInputError(
+                "a message whose delivery does not count can't be delayed: give `until` or "
+                "`counts=False`"
+            )
         due_ms = None if delay is None else as_due_ms(delay)
-        return self._answer(messages, Answer.RELEASE, due_ms)
+        return self._answer(messages, Answer.RELEASE if counts else Answer.RETURN, due_ms)
 
     def renew(self, messages: Sequence[AcquiredMessage]) -> bool:
         return self._answer(messages, Answer.RENEW)
 
-    def reject(self, messages: Sequence[AcquiredMessage], reason: str) -> bool:
+    def reject(self, messages: Sequence[AcquiredMessage], reason: str, exhausted: bool) -> bool:
         self._check(messages)
-        return self._consumption.reject(messages, check_reason(reason))
+        check_kind(exhausted, bool, "exhausted")
+        return self._consumption.reject(messages, check_reason(reason), exhausted=exhausted)
 
     @stepwise
     def commit(self) -> Work[Any, None]:

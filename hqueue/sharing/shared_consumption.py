@@ -271,12 +271,16 @@ class SharedConsumption(Stepwise):
             for each in OBSERVERS if is_noted else ():
                 each.answered(message.queue, self._membership.group, answer, 1)
 
-    def reject(self, messages: Sequence[AcquiredMessage], reason: str) -> bool:
+    def reject(
+        self, messages: Sequence[AcquiredMessage], reason: str, *, exhausted: bool = False
+    ) -> bool:
         """Note that messages must become dead letters. Those that the program no longer has are
         skipped. Any thread may call this. Returns whether the program has all of them.
         """
         noted = [
-            self._hands[PartitionKey(message.queue, message.partition)].reject(message, reason)
+            self._hands[PartitionKey(message.queue, message.partition)].reject(
+                message, reason, exhausted=exhausted
+            )
             for message in messages
         ]
         if OBSERVERS:

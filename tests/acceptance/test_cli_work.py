@@ -37,7 +37,9 @@ def letters(queue: hqueue.Queue) -> list[tuple[bytes, str, int]]:
 
 
 @pytest.mark.in_memory
-def test_the_exit_code_is_the_answer(run: Run, queue: hqueue.Queue, log: Path) -> None:
+def test_the_exit_code_is_the_answer(
+    run: Run, client: hqueue.Client, queue: hqueue.Queue, log: Path
+) -> None:
     for number, value in enumerate((b"0", b"65", b"75", b"3")):
         queue.put(Message("t", value), partition=number % 2)
     script = f'read -r value; echo "$MESSAGE_DELIVERIES $value" >> {log}; echo no >&2; exit $value'
@@ -55,10 +57,13 @@ def test_the_exit_code_is_the_answer(run: Run, queue: hqueue.Queue, log: Path) -
     assert ended.code == 0, ended.err
     assert sorted(log.read_text().splitlines()) == ["1 0", "1 3", "1 65", "1 75", "2 3", "2 75"]
     assert letters(queue) == [
-        (b"3", "exit code 3: no", 2),
+        (b"3", "failed 2 times: exit code 3: no", 2),
         (b"65", "exit code 65: no", 1),
-        (b"75", "exit code 75: no", 2),
+        (b"75", "failed 2 times: exit code 75: no", 2),
     ]
+    shared = [each.shared for each in client.describe_group(queue.name).partitions]
+    assert sum(each.rejected for each in shared if each) == 1
+    assert sum(each.exhausted for each in shared if each) == 2
     assert "exit code 75: no; delivered again after 0.05 s." in ended.err
     assert run("work", queue.name, *options, *IDLE, "--", "false").err.count("\n") == 1, "all done"
 
@@ -107,7 +112,10 @@ def test_what_takes_too_long_or_can_not_be_an_argument_is_a_dead_letter_with_the
     ended = run("work", queue.name, *options, "-n", "2", "--", *sleeping)
     assert ended.code == 0, ended.err
     zero = "the command was not run: the value has a zero byte: it can't be an argument"
-    assert letters(queue) == [(b"a\0b", zero, 1), (b"slow", "took too long", 1)]
+    assert letters(queue) == [
+        (b"a\0b", zero, 1),
+        (b"slow", "failed once: took too long", 1),
+    ]
 
 
 @pytest.mark.in_memory
@@ -213,4 +221,8 @@ def test_a_signal_gives_running_commands_time_and_releases_what_has_no_answer(
     first = client.describe_group(queue.name).partitions[0]
     assert first.lag is not None
     assert first.shared is not None
-    assert (first.lag.messages, first.shared.acquired, first.shared.released) == (1, 0, 1)
+    assert (first.lag.messages, first.shared.acquired) == (1, 0)
+    # The command that was ended did not fail: the delivery does not count.
+    with hqueue.ShareConsumer(queue.name, group=queue.name, client=client) as consumer:
+        (again,) = consumer.poll(60_000)
+    assert (again.value, again.deliveries) == (b"600", 1)

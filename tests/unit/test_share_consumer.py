@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -408,6 +409,55 @@ def test_wrong_arguments_are_refused(join: Join, given: dict[str, Any], what: st
         join(**given)
 
 
+def test_a_delivery_that_does_not_count_uses_up_no_try(client: hqueue.Client, join: Join) -> None:
+    put(client, 2)
+    consumer = join(deliveries_max=1, auto_acknowledge=False)
+    for _ in range(3):
+        messages = consumer.poll(WAIT_MS)
+        assert [each.deliveries for each in messages] == [1, 1]
+        assert consumer.release(*messages, counts=False)
+    with pytest.raises(InvalidInputError, match="does not count can't be delayed"):
+        consumer.release(*consumer.poll(WAIT_MS), until=5, counts=False)
+
+
+def test_a_message_that_failed_too_often_is_counted_so(client: hqueue.Client, join: Join) -> None:
+    put(client, 2)
+    consumer = join(auto_acknowledge=False)
+    bad, exhausted = consumer.poll(WAIT_MS)
+    assert consumer.reject(bad, reason="bad")
+    assert consumer.reject(exhausted, reason="failed 3 times", exhausted=True)
+    consumer.commit()
+    (partition,) = client.describe_group("g").partitions
+    assert partition.shared is not None
+    assert (partition.shared.rejected, partition.shared.exhausted) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("until", "what"),
+    [
+        (datetime.timedelta.max, "between the years 1970 and 10889"),
+        (datetime.datetime(1969, 1, 1, tzinfo=datetime.timezone.utc), "between the years"),
+        (datetime.timedelta(seconds=-1), "must not be negative"),
+        (datetime.datetime(2030, 1, 1), "needs a time zone"),
+        (1_800_000_000, "looks like seconds"),
+        (2**48, "between the years"),
+        *((each, "must be a datetime") for each in (-1, True, 5.5, float("nan"), "1h")),
+        (datetime.date(2030, 1, 1), "must be a datetime"),
+    ],
+)
+def test_a_time_that_is_none_is_refused(
+    client: hqueue.Client, join: Join, until: Any, what: str
+) -> None:
+    put(client, 1)
+    consumer = join(auto_acknowledge=False)
+    (message,) = consumer.poll(WAIT_MS)
+    with pytest.raises(InvalidInputError, match=what):
+        consumer.release(message, until=until)
+    with pytest.raises(InvalidInputError, match=what):
+        message.delayed(until)
+    assert consumer.acknowledge(message)
+
+
 def test_what_a_consumer_never_had_takes_no_answer(client: hqueue.Client, join: Join) -> None:
     put(client, 1)
     client.create_queue("other", partitions=1)
@@ -564,3 +614,39 @@ def test_one_that_is_forgotten_leaves_its_group(client: hqueue.Client) -> None:
     with pytest.warns(ResourceWarning, match="a share consumer"):
         ShareConsumer("q", group="g", client=client).poll(0)
     wait_for(lambda: [each.members for each in client.list_groups()] == [0], "it left")
+
+
+def test_one_thread_at_a_time_asks_for_messages_commits_and_closes(client: hqueue.Client) -> None:
+    put(client, 1)
+    with ShareConsumer("q", group="g", client=client, auto_acknowledge=False) as consumer:
+        (message,) = consumer.poll(WAIT_MS)
+        others = ThreadPoolExecutor(1)
+
+        def poll_at_last() -> list[Any]:
+            while True:
+                with contextlib.suppress(InvalidInputError):  # The main thread commits just now.
+                    return consumer.poll(float("inf"))
+
+        polled = others.submit(poll_at_last)
+
+        def is_refused() -> bool:
+            try:
+                consumer.commit()
+            except InvalidInputError as exc:
+                return "another thread is in the middle of a call" in str(exc)
+            return False
+
+        wait_for(is_refused, "another thread polls")
+        refused: list[Callable[[], object]] = [
+            consumer.poll, consumer.commit, consumer.close, lambda: next(iter(consumer)),
+        ]  # fmt: skip
+        for call in refused:
+            with pytest.raises(InvalidInputError, match="use a consumer in one thread"):
+                call()
+        assert consumer.acknowledge(message), "any thread may answer"
+        consumer.request_stop()
+        assert polled.result(WAIT_MS / 1e3) == []
+        others.shutdown()
+        consumer.commit()
+    with ShareConsumer("q", group="g", client=client) as consumer:
+        assert consumer.poll(LOCK_MS) == []

@@ -112,10 +112,14 @@ class Jobs:
             task.cancel()
         while self._tasks and (left_s := ends_s - time.monotonic()) > 0:
             await self._wait(left_s)
-        tasks = list(self._tasks)
-        for task in tasks:
+        left = dict(self._tasks)
+        working = left.keys() - self._waiting
+        for task in left:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)
+        for task in working:
+            if task.cancelled():  # Its command was ended, and has not failed.
+                self._consumer.release(left[task], counts=False)
 
     async def _work(self, message: AcquiredMessage) -> None:
         plan = self._plan
@@ -131,7 +135,7 @@ class Jobs:
             self._consumer.acknowledge(message)
         elif found.again_in_ms is None:
             say(f"{where}: {found.reason}; becomes a dead letter.")
-            self._consumer.reject(message, reason=found.reason)
+            self._consumer.reject(message, reason=found.reason, exhausted=found.exhausted)
         else:
             pause = datetime.timedelta(milliseconds=found.again_in_ms)
             say(f"{where}: {found.reason}; delivered again after {pause.total_seconds():g} s.")

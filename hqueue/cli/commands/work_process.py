@@ -69,6 +69,8 @@ class Verdict(NamedTuple):
     """How long the message waits for its next delivery; None if it is not delivered again."""
     reason: str = ""
     """Why the message is not done."""
+    exhausted: bool = False
+    """Whether the message failed as often as it may."""
 
 
 def verdict(ran: Ran, deliveries: int, retries: Retries) -> Verdict:
@@ -82,8 +84,12 @@ def verdict(ran: Ran, deliveries: int, retries: Retries) -> Verdict:
     if ran.code == 0:
         return Verdict(done=True)
     reason = _reason(ran)
-    if ran.code == REJECTS or deliveries >= retries.deliveries_max:
+    if ran.code == REJECTS:
         return Verdict(done=False, reason=reason)
+    if deliveries >= retries.deliveries_max:
+        times = "once" if deliveries == 1 else f"{deliveries} times"
+        reason = f"failed {times}: {reason}"[:REASON_LENGTH_MAX]
+        return Verdict(done=False, reason=reason, exhausted=True)
     return Verdict(done=False, again_in_ms=retries.pause_after_ms(deliveries), reason=reason)
 
 
