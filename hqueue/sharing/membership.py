@@ -112,10 +112,25 @@ class ShareMembership:
             yield registration.close.asked()
             raise
         return {
-            key: self._new_hands(coordination.store, log, key)
-            for queue, log in self.logs.items()
-            for key in (PartitionKey(queue, number) for number in range(log.partitions))
+            key: each for log in self.logs.values() for key, each in self._hands_of(log).items()
         }
+
+    def look_at_queues(self) -> Work[Any, dict[str, dict[PartitionKey, Hands]]]:
+        """Look whether queues were created again with another number of partitions. The consumer
+        has joined. Returns the partitions of these queues, which replace the earlier ones, by the
+        queues' names. A queue that can't be described now counts as unchanged.
+        """
+        found: dict[str, dict[PartitionKey, Hands]] = {}
+        for queue, before in list(self.logs.items()):
+            try:
+                log: QueueLog = yield self._cluster.log.asked(queue)
+            except HQueueError as exc:
+                logger.debug("the queue %s can't be described now: %s", queue, exc)
+                continue
+            if log.partitions != before.partitions:
+                self.logs[queue] = log
+                found[queue] = self._hands_of(log)
+        return found
 
     def leave(self) -> Work[Any, None]:
         """Leave the group, and end the session with the store."""
@@ -125,6 +140,10 @@ class ShareMembership:
         coordination, self._coordination = self._coordination, None
         if coordination is not None:
             yield coordination.close.asked()
+
+    def _hands_of(self, log: QueueLog) -> dict[PartitionKey, Hands]:
+        keys = [PartitionKey(log.name, number) for number in range(log.partitions)]
+        return {key: self._new_hands(self.store, log, key) for key in keys}
 
     def _new_hands(self, store: MetadataStore, log: QueueLog, key: PartitionKey) -> Hands:
         settings = self.settings

@@ -43,6 +43,8 @@ CHECK_EVERY_MS = 5_000.0
 """How often the logs' ends are checked in the store: a log may have been truncated."""
 WRITE_EVERY_MS = 1_000.0
 """How long answers wait at most to be written while the program asks for more messages."""
+COUNT_EVERY_MS = 30_000.0
+"""How often the consumer looks whether a queue was created again with other partitions."""
 
 
 class SharedConsumption(Stepwise):
@@ -64,7 +66,8 @@ class SharedConsumption(Stepwise):
         """The partitions, in the order in which they are asked for messages."""
         self._last: PartitionKey | None = None
         """The partition whose messages were handed out last."""
-        self._looked_ms = self._checked_ms = self._wrote_ms = clock.monotonic_ms()
+        self._looked_ms = self._checked_ms = clock.monotonic_ms()
+        self._wrote_ms = self._counted_ms = clock.monotonic_ms()
         self._stopping = self._closed = False
         self.process = OwnProcess("a consumer")
         """The process that made the consumer, whose messages forked children don't have."""
@@ -138,6 +141,7 @@ class SharedConsumption(Stepwise):
         while not self._stopping:
             self.check_open()
             yield from self._write_old()
+            yield from self._look_at_queues()
             if self._renewal is not None:
                 yield from self._renewal.renew()
             for key in list(self._turns):
@@ -354,6 +358,24 @@ class SharedConsumption(Stepwise):
                 came = True
         partitions = [each.partition for each in self._hands.values()]
         return came or any(each.offers or each.delayed for each in partitions)
+
+    def _look_at_queues(self) -> Work[Any, None]:
+        """Look now and then whether the queues have other partitions. The messages that the
+        consumer has of earlier ones are gone with their log.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._counted_ms < COUNT_EVERY_MS:
+            return
+        self._counted_ms = now_ms
+        for queue, hands in (yield from self._membership.look_at_queues()).items():
+            text = "the queue %s was created again with %d partitions: the consumer consumes these"
+            logger.warning(text, queue, len(hands))
+            earlier = [each for key, each in self._hands.items() if key.queue == queue]
+            others = {key: each for key, each in self._hands.items() if key.queue != queue}
+            self._hands = others | hands
+            self._turns = sorted(self._hands, key=lambda _: uuid.uuid4())
+            for each in earlier:
+                yield from each.partition.reading.release()
 
     def _see_records(self) -> Work[Any, None]:
         records = ShareRecords(self._membership.store, self._clock)

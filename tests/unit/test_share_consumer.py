@@ -21,6 +21,7 @@ import hqueue.aio
 from hqueue import InvalidInputError, Message, ShareConsumer
 from hqueue.errors import ClosedError, GroupActiveError, StoreUnavailableError
 from hqueue.metadata.ports import Change
+from hqueue.sharing import shared_consumption
 from hqueue.sharing.partition_reading import PartitionReading
 from hqueue.sharing.window import Window
 from hqueue.sharing.window_record import encode_window
@@ -407,6 +408,32 @@ def test_a_group_is_of_one_kind(client: hqueue.Client, join: Join) -> None:
 def test_wrong_arguments_are_refused(join: Join, given: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidInputError, match=what):
         join(**given)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
+def test_a_queue_that_was_created_again_is_consumed_in_all_its_partitions(
+    client: hqueue.Client, join: Join, monkeypatch: pytest.MonkeyPatch, before: int, after: int
+) -> None:
+    monkeypatch.setattr(shared_consumption, "COUNT_EVERY_MS", 0.0)
+    queue = client.create_queue("again", partitions=before)
+    queue.put(Message("t", b"1"), partition=0)
+    consumer = join("again", auto_acknowledge=False)
+    (old,) = consumer.poll(WAIT_MS)
+    client.disable_queue("again")
+    client.delete_queue("again")
+    queue = client.create_queue("again", partitions=after)
+    for number in range(after):
+        queue.put(Message("t", b"%d" % (2 + number)), partition=number)
+    got: list[int] = []
+
+    def has_all() -> bool:
+        messages = consumer.poll(LOCK_MS)
+        consumer.acknowledge(*messages)
+        got.extend(values(messages))
+        return set(got) >= set(range(2, 2 + after))
+
+    wait_for(has_all, "the messages of all partitions")
+    assert not consumer.acknowledge(old), "it is gone with its log"
 
 
 def test_a_delivery_that_does_not_count_uses_up_no_try(client: hqueue.Client, join: Join) -> None:
