@@ -363,7 +363,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a collector sees that the log began again",
         "a collector that knew the log before it was truncated",
-        (("if self._collected_to and (yield", "if False and (yield"),),
+        (("if came_back or (self._collected_to and (yield", "if False and ((yield"),),
     ),
     Mutant(
         "the next batch lies exactly where the last one ends",

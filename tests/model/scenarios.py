@@ -368,7 +368,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "a collector that knew the log before it was truncated",
-        {"c1": collector(TTL_MS, times=2), "w1": appender(1, 1, 1), "t": truncator()},
+        {"c1": collector(TTL_MS, times=3), "w1": appender(1, 1, 1), "t": truncator()},
         switches=2,
         jumps=(OLD_MS,),
         life_ms=SHORT_LIFE_MS,

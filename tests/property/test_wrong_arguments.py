@@ -177,8 +177,13 @@ CALLS: dict[str, Callable[[World], Call]] = {
         w.client.create_queue,
         _options(QueueAttributes, name="made", partitions=1, ttl="1d", exist_ok=False),
     ),
+    "Client.create_snapshot": lambda w: (
+        w.client.create_snapshot,
+        {"queue": "none", "snapshot": "s"},
+    ),
     "Client.delete_group": lambda w: (w.client.delete_group, {"group": "none", "queue": QUEUE}),
     "Client.delete_queue": lambda w: (w.client.delete_queue, {"name": "none", "force": False}),
+    "Client.delete_snapshot": lambda w: (w.client.delete_snapshot, {"snapshot": "none"}),
     "Client.delete_subscriber": lambda w: (
         w.client.delete_subscriber,
         {"queue": QUEUE, "name": "s"},
@@ -187,6 +192,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "Client.describe_queue": lambda w: (w.client.describe_queue, {"name": QUEUE}),
     "Client.disable_queue": lambda w: (w.client.disable_queue, {"name": "none"}),
     "Client.enable_queue": lambda w: (w.client.enable_queue, {"name": QUEUE}),
+    "Client.list_snapshots": lambda w: (w.client.list_snapshots, {"queue": QUEUE}),
     "Client.list_subscribers": lambda w: (w.client.list_subscribers, {"queue": QUEUE}),
     "Client.locations": lambda w: (w.client.locations, {"name": QUEUE}),
     "Client.metadata_migration": lambda w: (w.client.metadata_migration, {"queue": QUEUE}),
@@ -195,6 +201,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "Client.reset_group": lambda w: (
         w.client.reset_group,
         {"group": "g", "queue": QUEUE, "start": "earliest", "partitions": [0]},
+    ),
+    "Client.restore_snapshot": lambda w: (
+        w.client.restore_snapshot,
+        {"snapshot": "none", "queue": QUEUE},
     ),
     "Client.seek_subscriber": lambda w: (
         w.client.seek_subscriber,

@@ -16,6 +16,7 @@ MAY_ASK = {
     "hqueue/hbase/row_records.py",
     # What is only shown: ages, and names.
     "hqueue/log/lag.py", "hqueue/cli/demo/command.py", "hqueue/cli/demo/tally.py",
+    "workers/hqueue_workers/console/examination.py",
     # Whether a message's time has come, which a user chose by such a clock.
     "hqueue/sharing/delays.py", "hqueue/sharing/shared_partition.py",
     "workers/hqueue_workers/delivery/delayed_delivery.py",

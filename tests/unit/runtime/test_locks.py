@@ -39,6 +39,7 @@ PLAIN = {
     "hqueue/hbase/native/connection.py": "waited for within the bound of a request, or not at all",
     "hqueue/exactly_once.py": "nobody waits for it",
     "hqueue/produce/header_reaper.py": "nobody waits for it",
+    "hqueue/share_consumer.py": "nobody waits for it",
     "hqueue/push/append_notifier.py": "nobody waits for it",
     "hqueue/push/service.py": "a server's threads wait for it within a bound",
 }

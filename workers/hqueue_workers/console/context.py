@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from hqueue import HQueueError, InvalidInputError
 from hqueue.aio import Client
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue_workers.console.examination import Examination
 from hqueue_workers.console.gate import SESSION, read_form
 from hqueue_workers.console.history import History
@@ -73,7 +73,8 @@ def answering(context: Context, page: Page) -> Callable[[Request], Awaitable[Res
             return context.renderer.error(request, exc)
         except asyncio.TimeoutError:
             error = StoreUnavailableError(
-                "the servers did not answer in time: see the page Health, and try again"
+                "the servers did not answer in time: see the page Health, and try again",
+                outcome=Outcome.UNKNOWN,
             )
             return context.renderer.error(request, error)
 
