@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import bisect
 import collections
+import contextlib
 import dataclasses
 import json
 import random
+import shutil
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,7 +47,8 @@ WRITERS = 8
 PAUSE_S = 0.02
 BEFORE_CUT_S = (6.0, 40.0)
 """A file system writes by itself what was not synced for 30 s."""
-UP_WITHIN_S = 300.0
+UP_WITHIN_S = 420.0
+"""All servers start at once on one machine, which others use, too."""
 SETTINGS: Mapping[str, Any] = {
     "operation_timeout_ms": 20_000,
     "request_timeout_ms": 5_000,
@@ -264,6 +267,16 @@ def _start_again(server: LocalServer, rng: random.Random) -> None:
             restart(process.name)
 
 
+@contextlib.contextmanager
+def _logs_kept(server: LocalServer, folder: Path) -> Iterator[None]:
+    """Keep the servers' logs if it fails."""
+    try:
+        yield
+    except BaseException:
+        shutil.copytree(server.logs_dir, folder, dirs_exist_ok=True)
+        raise
+
+
 def main(
     cuts: Annotated[int, typer.Option(help="How often the power of all servers is cut.")] = 6,
     seed: Annotated[int, typer.Option(help="Of the times and of the orders.")] = 1,
@@ -278,6 +291,7 @@ def main(
         tempfile.TemporaryDirectory(prefix="hqueue-losses-") as home,
         disks_at(*disk_folders(Path(home))) as disks,
         start_profile(CLUSTER, home=home) as server,
+        _logs_kept(server, report.with_suffix(".logs")),
         hqueue.connect(server.settings(**SETTINGS)) as client,
     ):
         for disk in disks.values():
