@@ -22,7 +22,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from release.building import Built, build_by_sdist, build_directly, check_out, commit_time
+from release.building import (
+    Built,
+    build_by_sdist,
+    build_directly,
+    check_out,
+    commit_time,
+    commit_to_release,
+)
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = "cli,worker"
@@ -58,7 +65,8 @@ def _build_twice(folder: Path) -> Built:
     places = [folder / "first", folder / "elsewhere" / "second"]
     for place in places:
         place.mkdir(parents=True)
-    sources = [check_out(ROOT, place / "source") for place in places]
+    commit = commit_to_release(ROOT)
+    sources = [check_out(ROOT, commit, place / "source") for place in places]
     epoch = commit_time(sources[0])
     first = build_by_sdist(sources[0], places[0], epoch)
     second = build_directly(sources[1], places[1], epoch)

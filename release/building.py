@@ -15,7 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Built", "build_by_sdist", "build_directly", "check_out", "commit_time"]
+__all__ = [
+    "Built",
+    "build_by_sdist",
+    "build_directly",
+    "check_out",
+    "commit_time",
+    "commit_to_release",
+]
 
 UMASK = 0o022
 BUILD_TIMEOUT_S = 600
@@ -34,8 +41,8 @@ def commit_time(source: Path) -> int:
     return int(_git(source, "show", "--no-patch", "--format=%ct", "HEAD"))
 
 
-def check_out(repository: Path, target: Path) -> Path:
-    """Clone the commit that is checked out in a repository, with its tags.
+def commit_to_release(repository: Path) -> str:
+    """The commit that is checked out in a repository.
 
     Raises:
         SystemExit: the repository has changes that are not committed.
@@ -45,8 +52,12 @@ def check_out(repository: Path, target: Path) -> Path:
         sys.exit(
             f"a release is built from a commit: commit these changes, or undo them:\n{changed}"
         )
-    commit = _git(repository, "rev-parse", "HEAD")
-    # No hard links and no branch: the clone is of one commit, whatever happens to the repository.
+    return _git(repository, "rev-parse", "HEAD")
+
+
+def check_out(repository: Path, commit: str, target: Path) -> Path:
+    """Clone a commit of a repository, with its tags, whatever is checked out there by now."""
+    # No hard links: nothing that happens to the repository meanwhile changes the clone.
     _git(repository, "clone", "--quiet", "--no-local", "--no-checkout", ".", str(target))
     _git(target, "checkout", "--quiet", "--detach", commit)
     return target
