@@ -49,9 +49,7 @@ def commit_to_release(repository: Path) -> str:
     """
     changed = _git(repository, "status", "--porcelain")
     if changed:
-        sys.exit(
-            f"a release is built from a commit: commit these changes, or undo them:\n{changed}"
-        )
+        sys.exit(f"commit these changes, or undo them: a release is of a commit:\n{changed}")
     return _git(repository, "rev-parse", "HEAD")
 
 
