@@ -53,7 +53,7 @@ def installed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    # An empty folder of modules: nothing of the clone is found.
+    # Not in the clone, whose modules Python would find there.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HQUEUE_")}
     return subprocess.run(
         [command, *arguments],
@@ -118,5 +118,7 @@ def test_the_installed_command_puts_and_scans_on_a_real_server(
     ):
         ended = run(hqueue, *arguments, **home)
         assert ended.returncode == 0, ended.stderr
-    shown = run(hqueue, "scan", queue, **home)
-    assert (shown.returncode, sorted(shown.stdout.split())) == (0, ["hello", "there"])
+    shown = run(hqueue, "scan", queue, "--format", "json", **home)
+    assert shown.returncode == 0, shown.stderr
+    found = sorted(json.loads(line)["value"] for line in shown.stdout.splitlines())
+    assert found == ["hello", "there"]
