@@ -191,6 +191,20 @@ release: $(RELEASE_STAMP)  ## build sdist, wheel and SBOM of this commit into di
 test-release: setup $(RELEASE_STAMP)  ## build a release, install it in an environment of its own, and run it on a real HBase
 	$(BIN)/python -m pytest -m release tests/acceptance/test_release.py
 
+# Helm is a program in Go; Kubernetes' schemas are a package in Python.
+.tools/helm:
+	GOBIN='$(CURDIR)/.tools' go install helm.sh/helm/v3/cmd/helm@v3.22.0
+
+CHART_STAMP := $(VENV)/installed-chart
+$(CHART_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,chart]'
+	rm -rf *.egg-info
+	touch $@
+
+.PHONY: test-chart
+test-chart: .tools/helm $(CHART_STAMP)  ## render the Helm chart and check it; building Helm takes some minutes, once
+	$(BIN)/python -m pytest -m chart tests/acceptance/test_chart.py
+
 .PHONY: format
 format: $(STAMP)  ## format the code
 	$(BIN)/ruff format .
@@ -198,4 +212,4 @@ format: $(STAMP)  ## format the code
 
 .PHONY: clean
 clean:  ## remove what was built and installed here; the shared jars and the server's data stay
-	rm -rf $(VENV) .venv-spark-* .venv-python-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .tools .venv-spark-* .venv-python-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
