@@ -189,7 +189,7 @@ release: $(RELEASE_STAMP)  ## build sdist, wheel and SBOM of this commit into di
 
 .PHONY: test-release
 test-release: setup $(RELEASE_STAMP)  ## build a release, install it in an environment of its own, and run it on a real HBase
-	$(BIN)/python -m pytest -m release tests/acceptance/test_release.py
+	$(BIN)/python -m pytest -m release tests/acceptance/test_release.py tests/acceptance/test_containers.py
 
 # Helm is a program in Go; Kubernetes' schemas are a package in Python.
 .tools/helm:
@@ -203,7 +203,7 @@ $(CHART_STAMP): $(STAMP)
 
 .PHONY: test-chart
 test-chart: .tools/helm $(CHART_STAMP)  ## render the Helm chart and check it; building Helm takes some minutes, once
-	$(BIN)/python -m pytest -m chart tests/acceptance/test_chart.py
+	$(BIN)/python -m pytest -m chart tests/acceptance/test_chart.py tests/acceptance/test_containers.py
 
 .PHONY: format
 format: $(STAMP)  ## format the code
