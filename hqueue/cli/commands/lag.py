@@ -72,7 +72,8 @@ def lag(
         typer.Option(
             "--checkpoint",
             metavar="PATH",
-            help="Only the Spark stream with this checkpoint, a path or a URI.",
+            help="Only the Spark stream with this checkpoint, a path or a URI. An archive of "
+            "Parquet files has its checkpoint in its folder: give that.",
         ),
     ] = None,
     every_s: Annotated[

@@ -27,13 +27,17 @@ __all__ = ["positions_of"]
 
 Positions = dict[int, MessageID]
 
+_OF_ARCHIVE = "_hqueue/checkpoint/"
+"""The checkpoint in the folder of an archive: `pyspark_hqueue.jobs.archive`."""
+
 
 def positions_of(path: str, queue: str) -> Positions:
     """For each partition of a queue the first ID that a stream has not finished. If it reads the
     queue several times, that of the read which is furthest behind.
 
     Args:
-        path: the checkpoint's path, or its URI, which pyarrow reads.
+        path: the checkpoint's path, or its URI, which pyarrow reads; or the folder of an archive of
+            Parquet files, which has its checkpoint in it.
         queue: the queue.
 
     Raises:
@@ -42,15 +46,16 @@ def positions_of(path: str, queue: str) -> Positions:
     """
     folder = _folder(path)
     try:
-        finished = _newest(folder, "commits")
-        batch = _newest(folder, "offsets") if finished is None else finished
-        text = None if batch is None else folder.text(f"offsets/{batch}")
+        within = _OF_ARCHIVE if folder.names(_OF_ARCHIVE) else ""
+        finished = _newest(folder, f"{within}commits")
+        batch = _newest(folder, f"{within}offsets") if finished is None else finished
+        text = None if batch is None else folder.text(f"{within}offsets/{batch}")
     except OSError as exc:
         raise _refused("the checkpoint can't be read", path, reason=str(exc)) from exc
     if text is None:
         raise _refused(
             "there is no checkpoint of a stream here, or it has begun no batch yet: give the "
-            "query's checkpointLocation",
+            "query's checkpointLocation, or the folder of an archive of Parquet files",
             path,
         )
     # Of a first batch that is not finished, what counts is where the query began.

@@ -32,6 +32,7 @@ from hqueue import InvalidInputError
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import whole_number
 from pyspark_hqueue.jobs.archive_target import Archived, ArchiveTarget
+from pyspark_hqueue.jobs.arguments import PARQUET, check_archive
 from pyspark_hqueue.jobs.compactions import finish_compactions
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.manifest import (
@@ -51,7 +52,6 @@ from pyspark_hqueue.reading.schema import WITH_HEADERS
 
 __all__ = ["FILES", "ROUND_MESSAGES", "Archive", "ArchiveFolder"]
 
-PARQUET = "parquet"
 ROUND_MESSAGES = 10_000_000
 
 FILES = StructType(
@@ -105,19 +105,9 @@ class Archive:
             given["subscribe"] = ",".join(topics)
         of = {"version": 1, "queue": check_queue_name(queue), "topics": sorted(topics)}
         self.target: ArchiveTarget
-        if output_format == PARQUET:
-            if checkpoint is not None:
-                raise InvalidInputError(
-                    "an archive of files keeps its own checkpoint: leave out checkpoint",
-                    checkpoint=checkpoint,
-                )
+        check_archive(path, output_format, checkpoint, parquet)
+        if checkpoint is None:
             self.target = ArchiveFolder(spark, path, of, parquet or ParquetOptions())
-        elif parquet not in (None, ParquetOptions()):
-            raise InvalidInputError(
-                "a table's own properties set the sizes of its files and row groups: leave both "
-                "sizes out, and set the table's properties",
-                table=path,
-            )
         else:
             self.target = table_target(spark, path, output_format, checkpoint, of)
         self._rounds = Rounds(

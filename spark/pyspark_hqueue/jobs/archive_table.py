@@ -13,26 +13,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from hqueue import InvalidInputError
-from pyspark_hqueue.jobs.failures import first_line, table_conflict
+from pyspark_hqueue.jobs.failures import table_conflict
 from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.jobs.rounds import has_passed, stream_of
+from pyspark_hqueue.jobs.table_names import (
+    case_sensitive,
+    check_apart,
+    identity_of,
+    refusal,
+    sql_name,
+)
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
-__all__ = [
-    "DELTA",
-    "ICEBERG",
-    "Table",
-    "TableRound",
-    "column_differences",
-    "literal",
-    "refusal",
-    "sql_name",
-]
+__all__ = ["Table", "TableRound", "column_differences", "literal"]
 
 ARCHIVE = "hqueue.archive"
 """The property that says which archive a table belongs to."""
-
-DELTA = "delta"
-ICEBERG = "iceberg"
 
 _MISSING = (
     "TABLE_OR_VIEW_NOT_FOUND",
@@ -55,18 +51,24 @@ class TableRound:
     file_count: int = 0
 
 
-def column_differences(there: StructType, wanted: StructType, *, writing: bool = True) -> list[str]:
+def column_differences(
+    there: StructType, wanted: StructType, *, writing: bool = True, case_sensitive: bool = False
+) -> list[str]:
     """How the columns of a table differ from those of an archive; empty if they are the same.
 
     Args:
         there: the table's columns.
         wanted: the archive's.
         writing: whether nulls are written to the table.
+        case_sensitive: whether the session distinguishes names by case. If not, names that differ
+            only in that are the same.
     """
     found = []
     columns = {field.name: field for field in there}
+    names = {} if case_sensitive else {name.lower(): name for name in columns}
+    names.update({name: name for name in columns})
     for field in wanted:
-        column = columns.pop(field.name, None)
+        column = columns.pop(names.get(field.name, field.name), None)
         kind = field.dataType.simpleString()
         if column is None:
             found.append(f"it has no column {field.name} {kind}")
@@ -99,7 +101,7 @@ class Table:
     def check(self) -> None:
         columns = self._columns()
         if columns is None:
-            if self.checkpoint.names("commits"):
+            if has_passed(self.checkpoint):
                 raise InvalidInputError(
                     "the table that was archived with this checkpoint is gone, or is in another "
                     "catalog: give that catalog, or another checkpoint to archive all messages "
@@ -107,6 +109,7 @@ class Table:
                     table=self.name,
                     checkpoint=self.checkpoint.uri,
                 )
+            self._check_new()
             return
         kind = self._format()
         if kind != self.output_format:
@@ -116,7 +119,12 @@ class Table:
                 format=kind,
             )
         self._check_columns(columns)
-        self._check_archive(self._properties(), self._stream())
+        table_id, place = self._identity()
+        check_apart(self.spark, self.name, place, self.checkpoint)
+        self._check_archive(self._properties(), stream_of(self.checkpoint), table_id)
+
+    def _check_new(self) -> None:
+        """Refuse a place where the table can't be created."""
 
     def prepare(self) -> None:
         if self._columns() is None:
@@ -141,7 +149,8 @@ class Table:
                 "another checkpoint to archive all messages again",
                 table=self.name,
             )
-        if differences := column_differences(columns, self.columns):
+        exact = case_sensitive(self.spark)
+        if differences := column_differences(columns, self.columns, case_sensitive=exact):
             raise InvalidInputError(
                 "the columns of the table are not those of an archive of a queue: archive to "
                 "another table, or alter this one",
@@ -156,13 +165,25 @@ class Table:
         """
         self._check_columns(self._columns())
         properties = self._properties()
-        self._check_archive(properties, stream)
-        wanted = {ARCHIVE: json.dumps({**self._of, "stream": stream}), **self.own_properties}
+        table_id, _ = self._identity()
+        self._check_archive(properties, stream, table_id)
+        mark = json.dumps({**self._of, "stream": stream, "table": table_id})
+        wanted = {ARCHIVE: mark, **self.own_properties}
         if any(properties.get(name) != value for name, value in wanted.items()):
             self._sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_pairs(wanted)})")
 
-    def _check_archive(self, properties: Mapping[str, str], stream: str | None) -> None:
+    def _check_archive(
+        self, properties: Mapping[str, str], stream: str | None, table_id: str
+    ) -> None:
         if ARCHIVE not in properties:
+            # A table has its mark before the first round is done.
+            if has_passed(self.checkpoint):
+                raise InvalidInputError(
+                    "the checkpoint has archived messages, and none of them to this table, which "
+                    "was created since: give another checkpoint to archive all messages again",
+                    table=self.name,
+                    checkpoint=self.checkpoint.uri,
+                )
             return
         there = json.loads(properties[ARCHIVE])
         if {name: there.get(name) for name in self._of} != self._of:
@@ -172,6 +193,13 @@ class Table:
                 queue=there.get("queue"),
                 topics=there.get("topics"),
             )
+        if there.get("table") not in (None, table_id):
+            raise InvalidInputError(
+                "the table has the mark of another table, of which it is a copy: archive to that "
+                "table, or to a new one with another checkpoint",
+                table=self.name,
+                checkpoint=self.checkpoint.uri,
+            )
         if there.get("stream") != stream:
             raise InvalidInputError(
                 "the table was archived with another checkpoint, and this one would write all "
@@ -179,11 +207,6 @@ class Table:
                 table=self.name,
                 checkpoint=self.checkpoint.uri,
             )
-
-    def _stream(self) -> str | None:
-        """The name of the checkpoint's stream; None if the stream has not begun."""
-        text = self.checkpoint.read("metadata")
-        return None if text is None else str(json.loads(text)["id"])
 
     def _columns(self) -> StructType | None:
         """The columns of the table; None if there is no such table."""
@@ -194,6 +217,9 @@ class Table:
             if (exc.getCondition() or "").startswith(_MISSING):
                 return None
             raise refusal(self.name, self.output_format, exc) from exc
+
+    def _identity(self) -> tuple[str, str]:
+        return identity_of(self.spark, self.name, self.output_format)
 
     def _refresh(self) -> None:
         """Drop the session's cached state of the table, if it may be stale."""
@@ -215,27 +241,6 @@ class Table:
         except (PySparkException, Py4JError) as exc:
             conflict = table_conflict(str(exc))
             raise conflict or refusal(self.name, self.output_format, exc) from exc
-
-
-def sql_name(spark: SparkSession, table: str, table_format: str) -> str:
-    """The name of a table in Spark's SQL."""
-    if "/" not in table or "`" in table:
-        return table
-    if table_format == ICEBERG:
-        raise InvalidInputError(
-            "an Iceberg table is given by its name in a catalog, not by a path", table=table
-        )
-    return f"delta.`{Folder(spark, table).uri}`"
-
-
-def refusal(table: str, table_format: str, reason: Exception) -> InvalidInputError:
-    return InvalidInputError(
-        "Spark can't use this table: check its name, and whether the session has the jars and the "
-        "catalog of its format (docs/tables.md)",
-        table=table,
-        format=table_format,
-        reason=first_line(str(reason)),
-    )
 
 
 def literal(text: str) -> str:

@@ -13,6 +13,8 @@ from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.position import is_relative, parse_position
+from hqueue.settings.attributes import check_queue_name
+from pyspark_hqueue.jobs.arguments import check_archive, check_table
 from pyspark_hqueue.jobs.command_options import (
     ArchiveFormat,
     By,
@@ -79,6 +81,9 @@ def archive(
     A run continues where the last one ended, and can be killed at any point. PATH is a folder on
     any file system that Spark can write to; with --format delta or iceberg it is a table.
     """
+    check_queue_name(queue)
+    parquet = ParquetOptions(target_file_size, row_group_size)
+    check_archive(path, output_format.value, checkpoint, parquet)
     with command_session(f"archive {queue}", master, conf) as spark:
         from pyspark_hqueue.jobs.archive import ROUND_MESSAGES, Archive  # noqa: PLC0415
 
@@ -91,7 +96,7 @@ def archive(
             topics=topic or (),
             round_messages=round_messages or ROUND_MESSAGES,
             options=reading_options(context, allow_data_loss),
-            parquet=ParquetOptions(target_file_size, row_group_size),
+            parquet=parquet,
         )
         pending = job.pending()
         if dry_run:
@@ -205,7 +210,9 @@ def replay(
             "the replay of a table is identified by its checkpoint: give --checkpoint, and no "
             "--write-id"
         )
-    if not is_table and checkpoint is not None:
+    if is_table:
+        check_table(path, input_format.value, checkpoint)
+    elif checkpoint is not None:
         raise InvalidInputError("only the replay of a table has a --checkpoint: leave it out")
     bounds = [None if moment is None else parse_position(moment) for moment in (start, stop)]
     relative = [moment for moment in (start, stop) if moment is not None and is_relative(moment)]
@@ -279,6 +286,8 @@ def copy(
     checkpoint ended, and can be killed at any point.
     """
     begin = None if start is None else parse_position(start)
+    if source == target:
+        raise InvalidInputError("a queue can't be copied into itself", queue=source)
     with command_session(f"copy {source} to {target}", master, conf) as spark:
         from pyspark_hqueue.jobs.queue_copy import ROUND_MESSAGES, Copy  # noqa: PLC0415
 

@@ -9,11 +9,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, StructField, StructType
 
-from pyspark_hqueue.jobs.archive_table import DELTA, Table, TableRound
+from hqueue import InvalidInputError
+from pyspark_hqueue.jobs.archive_table import Table, TableRound
+from pyspark_hqueue.jobs.arguments import DELTA, path_of
+from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.jobs.manifest import HIDDEN
 from pyspark_hqueue.jobs.parquet_options import sorted_rows
 from pyspark_hqueue.jobs.rounds import Round
 from pyspark_hqueue.jobs.sessions import separate_session
 from pyspark_hqueue.jobs.snapshots import round_tag
+from pyspark_hqueue.jobs.table_names import check_apart
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
 __all__ = ["DeltaTable"]
@@ -32,6 +37,20 @@ class DeltaTable(Table):
         # Times need statistics, so that readers can skip parts of files: Spark's default has none.
         settings = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
         super().__init__(separate_session(spark, settings), table, checkpoint, of)
+
+    def _check_new(self) -> None:
+        if (path := path_of(self.name)) is None:
+            return
+        check_apart(self.spark, self.name, path, self.checkpoint)
+        names = Folder(self.spark, path).names()
+        others = [name for name in names if name == HIDDEN or not name.startswith(("_", "."))]
+        if others:
+            raise InvalidInputError(
+                "the folder has files that are not a Delta table: give another folder, or an "
+                "empty one",
+                path=path,
+                found=others[0],
+            )
 
     def write(self, round_: Round) -> TableRound:
         self._mark(round_.name)

@@ -47,6 +47,11 @@ class Folder:
         """The path in the URI of what has this name, without scheme and host, and escaped."""
         return str(self._path(name).toUri().getRawPath())
 
+    def overlaps(self, other: Folder) -> bool:
+        """Whether one of two folders is the other, or lies in it."""
+        first, second = (f"{folder._resolved()}/" for folder in (self, other))
+        return first.startswith(second) or second.startswith(first)
+
     def exists(self, name: str = "") -> bool:
         return bool(self._fs.exists(self._path(name)))
 
@@ -125,6 +130,9 @@ class Folder:
     def delete(self, name: str) -> None:
         """Delete a file or a folder with all that is in it, if it is there."""
         self._fs.delete(self._path(name), True)
+
+    def _resolved(self) -> str:
+        return os.path.realpath(self._local_path("")) if self._local else self.uri
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.inside(name) if name else self.uri)

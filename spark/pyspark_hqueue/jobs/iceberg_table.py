@@ -11,11 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from pyspark_hqueue.jobs.archive_table import ICEBERG, Table, TableRound, literal, refusal
+from pyspark_hqueue.jobs.archive_table import Table, TableRound, literal
+from pyspark_hqueue.jobs.arguments import ICEBERG
 from pyspark_hqueue.jobs.failures import table_conflict
 from pyspark_hqueue.jobs.rounds import Round
 from pyspark_hqueue.jobs.sessions import separate_session
 from pyspark_hqueue.jobs.snapshots import Snapshot, Snapshots, round_tag
+from pyspark_hqueue.jobs.table_names import iceberg_table, refusal
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
 __all__ = ["IcebergTable"]
@@ -64,7 +66,7 @@ class IcebergTable(Table):
         jvm: Any = self.spark.sparkContext._jvm
         iceberg = jvm.org.apache.iceberg
         try:
-            table = iceberg.spark.Spark3Util.loadIcebergTable(self.spark._jsparkSession, self.name)
+            table = iceberg_table(self.spark, self.name)
             order = table.replaceSortOrder()
             for column in columns:
                 order.asc(

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from hqueue import InvalidInputError
 from pyspark_hqueue.jobs.folder import Folder
-from pyspark_hqueue.jobs.rounds import Round, Rounds
+from pyspark_hqueue.jobs.rounds import Round, Rounds, has_passed, stream_of
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.plan import Range
@@ -41,7 +41,7 @@ class Copy:
         options: of the data source's stream, as ``startingOffsets`` and ``hqueue.gateways``.
 
     Raises:
-        InvalidInputError: an argument is wrong.
+        InvalidInputError: an argument is wrong, or the target lacks what an earlier run wrote.
         QueueNotFoundError: there is no such queue.
     """
 
@@ -63,12 +63,28 @@ class Copy:
         settings = {name: value for name, value in given.items() if name.startswith("hqueue.")}
         if topics:
             given["subscribe"] = ",".join(topics)
-        self._rounds = Rounds(spark, source, Folder(spark, checkpoint), given, round_messages)
-        queue = client_of(self._rounds.options.settings).queue(target)
+        self._checkpoint = Folder(spark, checkpoint)
+        self._rounds = Rounds(spark, source, self._checkpoint, given, round_messages)
+        self._queue = queue = client_of(self._rounds.options.settings).queue(target)
         if by is None:
             by = "partition" if queue.partitions == self._rounds.queue.partitions else "key"
         self._target = Target(target, queue.partitions, by, settings)
+        self._check_target()
         self._target.check(spark.createDataFrame([], WITH_HEADERS))
+
+    def _check_target(self) -> None:
+        """Refuse to continue in the middle if the target was truncated, or created again."""
+        name = stream_of(self._checkpoint)
+        if name is None or not has_passed(self._checkpoint):
+            return
+        if self._queue.current_epoch(f"spark-write.copy.{name}") is None:
+            raise InvalidInputError(
+                "the target has nothing of what was copied with this checkpoint: it was truncated, "
+                "or deleted and created again, or is in another cluster; give another checkpoint "
+                "to copy all messages again",
+                target=self._queue.name,
+                checkpoint=self._checkpoint.uri,
+            )
 
     def pending(self) -> list[Range]:
         """What a run would copy. Raises as `Rounds.pending`."""
@@ -89,6 +105,7 @@ class Copy:
         """
 
         def copy(round_: Round) -> None:
+            self._check_target()
             written = self._target.write(
                 round_.frame,
                 ("partition", "id"),

@@ -24,7 +24,7 @@ from pyspark_hqueue.reading.plan import Position, Range, partitions_of, ranges_b
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
-__all__ = ["Round", "Rounds"]
+__all__ = ["Round", "Rounds", "has_passed", "stream_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +42,29 @@ class Round:
     number: int
     messages: int
     frame: DataFrame
+
+
+def stream_of(checkpoint: Folder) -> str | None:
+    """The name of the checkpoint's stream; None if the stream has not begun."""
+    text = checkpoint.read("metadata")
+    return None if text is None else str(json.loads(text)["id"])
+
+
+def has_passed(checkpoint: Folder) -> bool:
+    """Whether a round that is done had messages. Only the first round can have none."""
+    done = _last_done(checkpoint)
+    if done != 0:
+        return done is not None
+    try:
+        offset = json.loads((checkpoint.read("offsets/0") or "").splitlines()[2])
+        return bool(offset["start"] != offset["partitions"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        return True  # `Rounds` says what is wrong with it.
+
+
+def _last_done(checkpoint: Folder) -> int | None:
+    numbers = map(whole_number, checkpoint.names("commits"))
+    return max((number for number in numbers if number is not None), default=None)
 
 
 class Rounds:
@@ -95,11 +118,10 @@ class Rounds:
 
     def _read(self) -> dict[int, Position] | None:
         """Where the last round that is done has ended."""
-        numbers = map(whole_number, self._checkpoint.names("commits"))
-        done = [number for number in numbers if number is not None]
-        if not done:
+        done = _last_done(self._checkpoint)
+        if done is None:
             return None
-        written = self._checkpoint.read(f"offsets/{max(done)}")
+        written = self._checkpoint.read(f"offsets/{done}")
         try:
             offset = json.loads((written or "").splitlines()[2])
             return {int(p): Position(*position) for p, position in offset["partitions"].items()}

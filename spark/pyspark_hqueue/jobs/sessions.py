@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
@@ -58,7 +59,8 @@ def spark_session(
     own = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     for key, value in {**own, **(conf or {})}.items():
         builder = builder.config(key, value)
-    with _errors_kept() if quiet else contextlib.nullcontext(contextlib.nullcontext()) as starting:
+    keeping = _errors_kept() if quiet else contextlib.nullcontext(contextlib.nullcontext())
+    with _interrupts_unlogged(), keeping as starting:
         try:
             with starting:
                 spark = builder.getOrCreate()
@@ -75,6 +77,25 @@ def spark_session(
         finally:
             if there is None:
                 spark.stop()
+
+
+@contextlib.contextmanager
+def _interrupts_unlogged() -> Iterator[None]:
+    """Keep py4j from logging the traceback of a `KeyboardInterrupt`, which it raises, too."""
+    root = logging.getLogger()  # py4j uses no logger of its own for this.
+    root.addFilter(_is_no_interrupt)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return not (
+        record.module == "java_gateway"
+        and record.exc_info is not None
+        and record.exc_info[0] is KeyboardInterrupt
+    )
 
 
 @contextlib.contextmanager

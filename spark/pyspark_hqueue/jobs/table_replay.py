@@ -24,7 +24,9 @@ from pyspark.sql.types import StructType
 from hqueue import InvalidInputError, MessageID
 from hqueue.settings.reserved import check_topic
 from pyspark_hqueue.jobs.archive_table import column_differences
+from pyspark_hqueue.jobs.arguments import check_table
 from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.jobs.table_names import case_sensitive, check_apart, identity_of, sql_name
 from pyspark_hqueue.jobs.tables import table_frame
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.clients import client_of
@@ -97,8 +99,11 @@ class TableReplay:
         options: Mapping[str, str] | None = None,
     ) -> None:
         given = dict(options or {})
+        check_table(table, input_format, checkpoint)
         self._frame = table_frame(spark, table, input_format)
         self._checkpoint = Folder(spark, checkpoint)
+        name = sql_name(spark, table, input_format)
+        check_apart(spark, name, identity_of(spark, name, input_format)[1], self._checkpoint)
         checked = WriteOptions.of({**given, "queue": queue}, "batch")
         self._queue = client_of(checked.settings).queue(queue)
         if topic is not None:
@@ -116,6 +121,10 @@ class TableReplay:
             "start": None if start is None else str(start),
             "stop": None if stop is None else str(stop),
         }
+        if not case_sensitive(spark):
+            lower = {name: name.lower() for name in self._frame.columns}
+            wanted = {name: low for name, low in lower.items() if low in NEEDED.names}
+            self._frame = self._frame.withColumnsRenamed(wanted)
         there = [field for field in self._frame.schema if field.name in NEEDED.names]
         if differences := column_differences(StructType(there), NEEDED, writing=False):
             raise InvalidInputError(

@@ -20,11 +20,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from hqueue import InvalidInputError
-from pyspark_hqueue.jobs.archive_table import DELTA, ICEBERG, refusal, sql_name
 from pyspark_hqueue.jobs.archive_target import ArchiveTarget
+from pyspark_hqueue.jobs.arguments import DELTA, check_table
 from pyspark_hqueue.jobs.delta_table import DeltaTable
 from pyspark_hqueue.jobs.iceberg_table import IcebergTable
+from pyspark_hqueue.jobs.table_names import refusal, sql_name
 
 __all__ = ["table_frame", "table_target"]
 
@@ -33,7 +33,7 @@ def table_target(
     spark: SparkSession,
     table: str,
     output_format: str,
-    checkpoint: str | None,
+    checkpoint: str,
     of: Mapping[str, Any],
 ) -> ArchiveTarget:
     """Make a table the target of an archive.
@@ -46,15 +46,10 @@ def table_target(
         of: the queue and the topics that are archived.
 
     Raises:
-        InvalidInputError: an argument is wrong, or the session can't use tables of this format.
+        InvalidInputError: `check_table` refuses the arguments, or the session can't use tables of
+            this format.
     """
-    _check_format(output_format)
-    if checkpoint is None:
-        raise InvalidInputError(
-            "an archive in a table needs a checkpoint: give a folder, a different one for each "
-            "table",
-            table=table,
-        )
+    check_table(table, output_format, checkpoint)
     kind = DeltaTable if output_format == DELTA else IcebergTable
     return kind(spark, table, checkpoint, of)
 
@@ -70,15 +65,8 @@ def table_frame(spark: SparkSession, table: str, table_format: str) -> DataFrame
     Raises:
         InvalidInputError: there is no such table, or the session can't use it.
     """
-    _check_format(table_format)
+    check_table(table, table_format)
     try:
         return spark.table(sql_name(spark, table, table_format))
     except (PySparkException, Py4JError) as exc:
         raise refusal(table, table_format, exc) from exc
-
-
-def _check_format(table_format: str) -> None:
-    if table_format not in (DELTA, ICEBERG):
-        raise InvalidInputError(
-            "an archive's format must be parquet, delta or iceberg", format=table_format
-        )

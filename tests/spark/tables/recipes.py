@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 import hqueue
 from pyspark_hqueue.reading.schema import COLUMNS
 
-__all__ = ["Recipe"]
+__all__ = ["Recipe", "statements"]
 
 PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
 
@@ -49,9 +49,23 @@ class Recipe:
             assert query.awaitTermination(120)
 
 
-def _text(name: str) -> str:
-    for block in PAGE.read_text().split("```python\n")[1:]:
+def statements(output_format: str, table: str, folder: Path) -> list[str]:
+    """The page's SQL that creates a table, for another table.
+
+    Args:
+        output_format: the table's format.
+        table: its name.
+        folder: where a Delta table is.
+    """
+    text = _text(output_format, "sql", "--").partition("\n")[2]
+    here = text.replace("lake.db.events", table).replace("TABLE events", f"TABLE {table}")
+    here = here.replace("'/lake/events'", f"'{folder}/lake/events'")
+    return [statement for statement in map(str.strip, here.split(";")) if statement]
+
+
+def _text(name: str, language: str = "python", comment: str = "#") -> str:
+    for block in PAGE.read_text().split(f"```{language}\n")[1:]:
         program = block.partition("```")[0]
-        if program.startswith(f"# {name}\n"):
+        if program.startswith((f"{comment} {name}\n", f"{comment} {name};")):
             return program
     raise LookupError(name)

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ..test_pipelines import Make, fill, values
-from .archiving import new_table, rows_of
+from .archiving import Archiving, new_table, rows_of
 from .formats import process_settings
 from .killing import Killing, data_files
-from .recipes import Recipe
+from .recipes import Recipe, statements
 
 pytestmark = pytest.mark.tables
 
@@ -30,6 +30,16 @@ def test_the_recipes_of_the_page_write_each_message_once(
         recipe.run(spark)
         spark.catalog.refreshTable(table)
         assert rows_of(spark.table(table)) == values(queue)
+
+
+def test_the_tables_of_the_page_can_be_created_and_archived_to(archiving: Archiving) -> None:
+    fill(archiving.queue, 10)
+    made = statements(archiving.output_format, archiving.table, archiving.folder)
+    assert made
+    for statement in made:
+        archiving.spark.sql(statement)
+    archiving.run()
+    assert archiving.rows() == values(archiving.queue)
 
 
 @pytest.mark.timeout(1_200)

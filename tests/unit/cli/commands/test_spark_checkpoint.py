@@ -76,6 +76,15 @@ def test_an_offset_that_does_not_name_its_queue_counts(tmp_path: Path) -> None:
     assert positions_of(str(tmp_path), "events")[0] == SECOND
 
 
+def test_an_archive_has_its_checkpoint_in_its_folder(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "_hqueue" / "checkpoint"
+    checkpoint.mkdir(parents=True)
+    batch(checkpoint, 3, offset())
+    finish(checkpoint, 3)
+    assert positions_of(str(tmp_path), "events") == {0: SECOND, 11: MessageID(0)}
+    assert positions_of(tmp_path.as_uri(), "events")[0] == SECOND
+
+
 def test_what_is_no_checkpoint_of_the_queue_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="give the query's checkpointLocation"):
         positions_of(str(tmp_path), "events")

@@ -53,6 +53,16 @@ def test_each_difference_is_named(there: StructType, difference: str) -> None:
     assert column_differences(there, WITH_HEADERS) == [difference]
 
 
+def test_names_that_differ_by_case_are_the_same_where_the_session_says_so() -> None:
+    upper = StructType(
+        [StructField(field.name.upper(), field.dataType) for field in WITH_HEADERS.fields]
+    )
+    assert column_differences(upper, WITH_HEADERS) == []
+    differences = column_differences(upper, WITH_HEADERS, case_sensitive=True)
+    assert "it has no column id bigint" in differences
+    assert "it has an extra column ID" in differences
+
+
 def test_all_differences_are_named() -> None:
     there = changed(id=None, key=StructField("key", StringType()))
     assert column_differences(there, WITH_HEADERS) == [

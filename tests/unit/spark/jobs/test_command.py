@@ -49,3 +49,35 @@ def test_sizes_of_files_that_are_too_small_are_refused(size: str) -> None:
     shown = said("compact", "/archive", size, "1000")
     assert "the size must be at least 65536 bytes" in shown
     assert "Spark was started" in said("compact", "/archive", size, "65536")
+
+
+TABLE = ("archive", "events", "/lake/events", "--format", "delta")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (TABLE, "needs a checkpoint"),
+        ((*TABLE, "-c", "/lake/events/"), "the checkpoint and the table lie in each other"),
+        ((*TABLE, "-c", "/lake/x/../events/_ck"), "the checkpoint and the table lie in each other"),
+        ((*TABLE, "-c", "file:///lake"), "the checkpoint and the table lie in each other"),
+        ((*TABLE, "-c", "/c", "--target-file-size-bytes", "70000"), "set the table's properties"),
+        (("archive", "events", "/files", "-c", "/c"), "keeps its own checkpoint"),
+        (("archive", "events", "/x", "--format", "iceberg", "-c", "/c"), "not by a path"),
+        (("archive", "no/queue", "/files"), "queue"),
+        (("replay", "/t", "q", "--format", "delta", "-c", "/t/c"), "lie in each other"),
+        (("replay", "/t", "q", "--format", "iceberg", "-c", "/c"), "not by a path"),
+        (("copy", "events", "events", "-c", "/c"), "can't be copied into itself"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(
+    arguments: tuple[str, ...], text: str
+) -> None:
+    shown = said(*arguments)
+    assert text in shown
+    assert "Spark was started" not in shown
+
+
+@pytest.mark.parametrize("checkpoint", ["/lake/events-checkpoint", "/lake/event", "hdfs://h/lake"])
+def test_a_checkpoint_beside_its_table_is_good(checkpoint: str) -> None:
+    assert "Spark was started" in said(*TABLE, "-c", checkpoint)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 import pytest
+from py4j.java_gateway import GatewayClient
+from pyspark.sql import SparkSession
 
 from pyspark_hqueue.jobs.failures import JobError
 from pyspark_hqueue.jobs.sessions import spark_session
@@ -19,3 +22,26 @@ def test_a_spark_that_does_not_start_is_one_error_that_says_what_it_needs(
     with pytest.raises(JobError, match="Spark did not start") as caught, spark_session("test"):
         pass
     assert "It needs Java 17" in str(caught.value)
+
+
+def test_an_interrupt_while_spark_starts_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Interrupted:
+        socket = None
+
+        def send_command(self, _: str) -> str:
+            raise KeyboardInterrupt
+
+    class Client(GatewayClient):
+        def _get_connection(self) -> Interrupted:
+            return Interrupted()
+
+    def start(_: object) -> object:
+        logging.getLogger().error("another error")
+        return Client().send_command("c")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start)
+    with pytest.raises(KeyboardInterrupt), spark_session("test"):
+        pass
+    assert [record.message for record in caplog.records] == ["another error"]
