@@ -195,7 +195,7 @@ class Table:
             )
         if there.get("table") not in (None, table_id):
             raise InvalidInputError(
-                "the table has the mark of another table, of which it is a copy: archive to that "
+                "the table is a copy of the archive's table, and has its mark: archive to that "
                 "table, or to a new one with another checkpoint",
                 table=self.name,
                 checkpoint=self.checkpoint.uri,

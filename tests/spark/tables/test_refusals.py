@@ -48,7 +48,7 @@ def test_a_table_that_was_created_again_is_not_continued_in_the_middle(
     # A statement of SHOW CREATE TABLE has the mark of the table before.
     spark.sql(f"DROP TABLE {table}")
     create(archiving, f"TBLPROPERTIES ('hqueue.archive' = '{mark.value}')")
-    with pytest.raises(InvalidInputError, match="mark of another table"):
+    with pytest.raises(InvalidInputError, match="copy of the archive's table"):
         archiving.job()
     spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('hqueue.archive')")
     archiving.job(checkpoint=str(archiving.folder / "another")).run()
