@@ -340,29 +340,6 @@ def test_a_copy_has_none_of_the_systems_own_topics_and_headers(
     assert "left out 1 messages" in caplog.text
 
 
-def test_a_copy_is_not_continued_in_the_middle_of_a_target_that_was_created_again(
-    spark: SparkSession,
-    client: hqueue.Client,
-    connection: dict[str, str],
-    make_queue: Make,
-    tmp_path: Path,
-) -> None:
-    queue, target = make_queue(1), make_queue(1)
-
-    def copy(checkpoint: str) -> Copy:
-        return Copy(spark, queue.name, target.name, str(tmp_path / checkpoint), options=connection)
-
-    copy("one").run()  # Nothing is there yet, so nothing can be missing.
-    fill(queue, 10)
-    copy("one").run()
-    client.truncate_queue(target.name)
-    fill(queue, 10, first=10)
-    with pytest.raises(InvalidInputError, match="give another checkpoint to copy all messages"):
-        copy("one")
-    copy("two").run()
-    assert values(target) == values(queue)
-
-
 @pytest.mark.thorough("a job that is cut off; `make test` has the whole one")
 def test_a_copy_that_died_before_it_noted_a_round_does_not_double_it(
     spark: SparkSession,

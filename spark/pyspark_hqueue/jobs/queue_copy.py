@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from hqueue import InvalidInputError
+from hqueue import InvalidInputError, Queue
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.rounds import Round, Rounds, has_passed, stream_of
 from pyspark_hqueue.jobs.targets import Target
@@ -18,9 +18,32 @@ from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.plan import Range
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
-__all__ = ["Copy"]
+__all__ = ["Copy", "check_target"]
 
 ROUND_MESSAGES = 5_000_000
+
+
+def check_target(queue: Queue, checkpoint: Folder) -> None:
+    """Refuse to continue a copy in the middle if its target was truncated, or created again.
+
+    Args:
+        queue: the target.
+        checkpoint: the checkpoint of the copy.
+
+    Raises:
+        InvalidInputError: the checkpoint has copied messages, and the target never had them.
+    """
+    name = stream_of(checkpoint)
+    if name is None or not has_passed(checkpoint):
+        return
+    if queue.current_epoch(f"spark-write.copy.{name}") is None:
+        raise InvalidInputError(
+            "the target has nothing of what was copied with this checkpoint: it was truncated, or "
+            "deleted and created again, or is in another cluster; give another checkpoint to copy "
+            "all messages again",
+            target=queue.name,
+            checkpoint=checkpoint.uri,
+        )
 
 
 class Copy:
@@ -69,22 +92,8 @@ class Copy:
         if by is None:
             by = "partition" if queue.partitions == self._rounds.queue.partitions else "key"
         self._target = Target(target, queue.partitions, by, settings)
-        self._check_target()
+        check_target(queue, self._checkpoint)
         self._target.check(spark.createDataFrame([], WITH_HEADERS))
-
-    def _check_target(self) -> None:
-        """Refuse to continue in the middle if the target was truncated, or created again."""
-        name = stream_of(self._checkpoint)
-        if name is None or not has_passed(self._checkpoint):
-            return
-        if self._queue.current_epoch(f"spark-write.copy.{name}") is None:
-            raise InvalidInputError(
-                "the target has nothing of what was copied with this checkpoint: it was truncated, "
-                "or deleted and created again, or is in another cluster; give another checkpoint "
-                "to copy all messages again",
-                target=self._queue.name,
-                checkpoint=self._checkpoint.uri,
-            )
 
     def pending(self) -> list[Range]:
         """What a run would copy. Raises as `Rounds.pending`."""
@@ -105,7 +114,7 @@ class Copy:
         """
 
         def copy(round_: Round) -> None:
-            self._check_target()
+            check_target(self._queue, self._checkpoint)
             written = self._target.write(
                 round_.frame,
                 ("partition", "id"),
