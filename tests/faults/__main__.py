@@ -23,15 +23,17 @@ import typer
 
 from hqueue import local
 from hqueue.local.cluster import cluster_on, host_names, loopback
+from hqueue.local.layout import Profile
 from hqueue.local.lifecycle import start_profile
 
 from .disks import PROGRAMS, can_have_disks, disks_at
-from .hosts import can_have_hosts, hosts_apart
+from .hosts import Hosts, can_have_hosts, hosts_apart
 from .picture import draw
 from .power_faults import disk_folders
 from .report import figures, missing, summary
-from .run import Options, Result, run
-from .schedule import GATEWAYS, NATIVE, kinds, schedule
+from .run import Options, Result, Surroundings, run
+from .schedule import FAULTS, GATEWAYS, NATIVE, kinds, schedule
+from .server_clocks import ServerClocks, can_set_clocks
 
 ZOOKEEPERS = 3
 PLANNED_SHOWN = 30
@@ -77,11 +79,11 @@ def main(
         raise typer.BadParameter(f"--power takes root, loop devices, and {', '.join(PROGRAMS)}")
     if power is None:
         power = hbase == NATIVE and can_have_disks()
-    known = kinds(hbase, apart=apart, power=power)
+    known = kinds(hbase, apart=apart, power=power, clocks=can_set_clocks())
     left_out = _names(without)
     chosen = [name for name in _names(faults) or known if name not in left_out]
     for name in (*chosen, *left_out):
-        if name not in known:
+        if name not in (known if name in chosen else FAULTS):
             raise typer.BadParameter(f"{name}: the faults of {hbase} are {', '.join(known)}")
     seed = random.randrange(10**6) if seed is None else seed
     if plan:
@@ -113,14 +115,15 @@ def _run(options: Options) -> Result:
             tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,
             hosts_apart(host_names(ZOOKEEPERS)) if options.apart else nothing as hosts,
             disks_at(*disk_folders(Path(home), ZOOKEEPERS)) if options.power else nothing as disks,
+            contextlib.nullcontext(_clocks(options, Path(home))) as clocks,
             start_profile(
-                cluster_on(hosts.of_cluster() if hosts else loopback(ZOOKEEPERS), ZOOKEEPERS),
+                _cluster(hosts, clocks),
                 gateways=options.hbase == GATEWAYS,
                 home=home,
             ) as server,
         ):
             try:
-                result = run(options, server, say, hosts, disks)
+                result = run(options, server, say, Surroundings(hosts, disks, clocks))
             except BaseException:
                 _keep_logs(server, options.folder)
                 raise
@@ -134,6 +137,19 @@ def _run(options: Options) -> Result:
     typer.echo(summary(result))
     typer.echo(f"report: {options.folder}")
     return result
+
+
+def _clocks(options: Options, home: Path) -> ServerClocks | None:
+    """Clocks of all servers, if one of these faults sets any."""
+    if not any(FAULTS[kind].clocks for kind in options.faults):
+        return None
+    return ServerClocks(home / "clocks", host_names(ZOOKEEPERS))
+
+
+def _cluster(hosts: Hosts | None, clocks: ServerClocks | None) -> Profile:
+    """The cluster, on these hosts if they are apart, with these clocks if they have some."""
+    on = hosts.of_cluster() if hosts else loopback(ZOOKEEPERS)
+    return cluster_on(clocks.on(on) if clocks else on, ZOOKEEPERS)
 
 
 def _keep_logs(server: local.LocalServer, folder: Path) -> None:

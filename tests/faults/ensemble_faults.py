@@ -51,6 +51,10 @@ class EnsembleFaults:
             }
         self.kinds = {name: servers.healed(begin) for name, begin in kinds.items()}
 
+    def serves(self, name: str) -> bool:
+        """Whether a server leads or follows now."""
+        return "\nMode: " in self._said(name)
+
     def leader(self) -> str:
         """The server that leads; one is elected within seconds.
 
@@ -59,13 +63,15 @@ class EnsembleFaults:
         """
         deadline = time.monotonic() + ELECTED_WITHIN_S
         while time.monotonic() < deadline:
-            for process in self._server.processes:
-                if process.name in self._names and process.alive:
-                    port = process.ports[process.name]
-                    if "Mode: leader" in _answer(process.host, port):
-                        return process.name
+            for name in self._names:
+                if "\nMode: leader" in self._said(name):
+                    return name
             time.sleep(0.2)
         raise NotDoneError("ZooKeeper elected no leader")
+
+    def _said(self, name: str) -> str:
+        process = next(each for each in self._server.processes if each.name == name)
+        return _answer(process.host, process.ports[name]) if process.alive else ""
 
     def _drawn(self, item: Planned, count: int) -> list[str]:
         return random.Random(item.target).sample(self._names, count)

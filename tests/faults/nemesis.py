@@ -18,7 +18,7 @@ __all__ = ["Event", "Harm", "Nemesis", "NotDoneError", "insist"]
 
 _T = TypeVar("_T")
 
-INSIST_S = 180.0
+INSIST_S = 300.0
 EXTRA_S = 600.0
 """After a run's time: for the kinds of faults that have not taken place."""
 

@@ -54,6 +54,14 @@ class Regions:
         with self._servers() as servers:
             servers.ask(Request(region.address, b"CompactRegion", message, service=ADMIN), table)
 
+    def flush(self, table: str, name: bytes) -> None:
+        """Let the region of this name write its memory to a file. Raises as `host_of_meta`."""
+        (region,) = [each for each in self.all(table) if each.name == name]
+        specifier = region.specifier.SerializeToString()
+        message = b"\x0a%b%b" % (varint(len(specifier)), specifier)  # FlushRegionRequest
+        with self._servers() as servers:
+            servers.ask(Request(region.address, b"FlushRegion", message, service=ADMIN), table)
+
     def _registry(self) -> Registry:
         return open_registry(self._settings, ZooKeeperNodes(self._settings).read.asked)
 

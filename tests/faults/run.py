@@ -14,6 +14,7 @@ from hqueue.errors import CorruptLogError
 
 from .checker import Violation, check
 from .checkpoints import CheckpointWatch
+from .clock_faults import ClockFaults
 from .delivery_checker import check_deliveries
 from .disks import Disk
 from .ensemble_faults import EnsembleFaults
@@ -27,7 +28,9 @@ from .process_faults import ProcessFaults
 from .processes import Processes
 from .producer_faults import ProducerFaults
 from .reader import noted
+from .rot_faults import RotFaults
 from .schedule import NATIVE, schedule
+from .server_clocks import ServerClocks
 from .server_faults import ServerFaults
 from .share_checker import check_shares
 from .share_faults import ShareFaults, before_each
@@ -40,7 +43,7 @@ from .topic_history import TopicHistory
 from .topic_log import CursorWatch, read_topics
 from .ways import ways_to
 
-__all__ = ["Options", "Result", "read_all", "run"]
+__all__ = ["Options", "Result", "Surroundings", "read_all", "run"]
 
 FINAL = "final"
 ENDINGS = {
@@ -94,6 +97,17 @@ class Options:
     power: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """What the servers of a cluster have of their own, so that it can be harmed; None of what they
+    share with this machine.
+    """
+
+    hosts: Hosts | None = None
+    disks: Mapping[str, Disk] | None = None
+    clocks: ServerClocks | None = None
+
+
 @dataclasses.dataclass
 class Result:
     """What came of it."""
@@ -114,11 +128,10 @@ def run(
     options: Options,
     server: local.LocalServer,
     say: Callable[[str], None],
-    hosts: Hosts | None = None,
-    disks: Mapping[str, Disk] | None = None,
+    around: Surroundings = Surroundings(),
 ) -> Result:
-    """Run it on a cluster, on these hosts if they are apart, with these disks if they have their
-    own. No process of its own is left when this returns or raises.
+    """Run it on a cluster, with these hosts, disks and clocks. No process of its own is left when
+    this returns or raises.
     """
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
@@ -149,14 +162,18 @@ def run(
         )
         servers = ServerFaults(server, client, name, ways, fill=processes.fill, say=say)
         producers = ProducerFaults(processes, options.folder)
-        network = NetworkFaults(hosts, servers) if hosts else None
-        power = PowerFaults(disks, server, servers).kinds if disks else {}
+        network = NetworkFaults(around.hosts, servers) if around.hosts else None
+        power = PowerFaults(around.disks, server, servers).kinds if around.disks else {}
+        ensemble = EnsembleFaults(server, servers, network)
+        clocks = ClockFaults(around.clocks, servers, ensemble).kinds if around.clocks else {}
         nemesis = Nemesis(
             {
                 **servers.kinds,
                 **(network.kinds if network else {}),
-                **EnsembleFaults(server, servers, network).kinds,
+                **ensemble.kinds,
                 **power,
+                **clocks,
+                **RotFaults(server, servers, ensemble, say).kinds,
                 **producers.kinds,
                 **ProcessFaults(processes, options.folder).kinds,
                 **TopicFaults(processes.hubs, topics_queue(name), client).kinds,

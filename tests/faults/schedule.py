@@ -12,6 +12,19 @@ import dataclasses
 import random
 from collections.abc import Collection, Iterator
 
+from .fault import (
+    GATEWAYS,
+    GROUPS,
+    HUBS,
+    NATIVE,
+    PRODUCERS,
+    PUSH,
+    SERVERS,
+    SHARES,
+    Fault,
+)
+from .server_kinds import SERVER_KINDS
+
 __all__ = [
     "FAULTS",
     "GATEWAYS",
@@ -30,197 +43,13 @@ __all__ = [
 ]
 
 CALM_S = (1.5, 4.0)
-NATIVE, GATEWAYS = "native", "gateways"
-SERVERS, PRODUCERS, PUSH, GROUPS, HUBS = "servers", "producers", "push", "groups", "hubs"
-SHARES = "share groups"
 TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS, HUBS, SHARES)
-
-
-@dataclasses.dataclass(frozen=True)
-class Fault:
-    """A kind of fault.
-
-    Args:
-        name: its name.
-        doc: what it does.
-        lasts_s: for how long, from and to.
-        track: whom it harms.
-        over: how HBase is spoken to where there is such a fault.
-        apart: whether it needs servers on hosts that are apart.
-        power: whether it needs servers with disks of their own.
-    """
-
-    name: str
-    doc: str
-    lasts_s: tuple[float, float]
-    track: str = SERVERS
-    over: tuple[str, ...] = (NATIVE, GATEWAYS)
-    apart: bool = False
-    power: bool = False
 
 
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
-        Fault("kill-regionserver", "kill -9 a region server; restart it later", (4, 8)),
-        Fault("kill-meta", "kill -9 the region server that holds `hbase:meta`", (4, 8)),
-        Fault("kill-gateway", "kill -9 both gateways of a host", (2, 6), over=(GATEWAYS,)),
-        Fault("kill-datanode", "kill -9 a DataNode", (3, 6)),
-        Fault(
-            "pause-regionserver",
-            "SIGSTOP a region server for longer than every time-out, then resume it",
-            (21, 24),
-        ),
-        Fault(
-            "pause-gateway",
-            "SIGSTOP both gateways of a host for longer than every time-out, then resume them",
-            (21, 24),
-            over=(GATEWAYS,),
-        ),
-        Fault("restart-master", "kill -9 the master, and restart it", (1, 3)),
-        Fault("kill-namenode", "kill -9 the name node", (2, 6)),
-        Fault(
-            "kill-all",
-            "kill -9 all servers at once, and start them in any order",
-            (0, 1),
-        ),
-        Fault("restart-zookeeper", "kill -9 all of ZooKeeper, and restart it", (0, 1)),
-        Fault("kill-zookeeper", "kill -9 one of ZooKeeper's three servers", (4, 8)),
-        Fault("kill-zookeeper-leader", "kill -9 the leader of ZooKeeper's three servers", (4, 8)),
-        Fault(
-            "lose-zookeeper-quorum",
-            "kill -9 two of ZooKeeper's three servers for longer than all sessions last",
-            (8, 14),
-        ),
-        Fault(
-            "move-regions",
-            "move all regions of a region server to the others, and back",
-            (0, 1),
-        ),
-        Fault(
-            "cut-connections",
-            "cut the connection of some requests before they arrive, of others before their "
-            "answer, "
-            "and never answer others; delay some conditional puts by seconds",
-            (5, 8),
-        ),
-        Fault("delay-connections", "delay every request by up to 300 ms", (4, 7)),
-        Fault("disable-queue", "disable the queue, and enable it", (1, 3)),
-        Fault(
-            "compact",
-            "fill a partition with megabytes until its memory is flushed twice, and compact its "
-            "files into one (a major compaction)",
-            (0, 1),
-        ),
-        Fault(
-            "cut-off-regionserver",
-            "cut a region server from all other hosts for longer than every time-out",
-            (22, 28),
-            apart=True,
-        ),
-        Fault(
-            "cut-off-datanode",
-            "cut a DataNode from all other hosts for longer than every time-out",
-            (22, 28),
-            apart=True,
-        ),
-        Fault(
-            "cut-off-zookeeper",
-            "cut ZooKeeper from all other hosts until all sessions are over",
-            (7, 12),
-            apart=True,
-        ),
-        Fault(
-            "cut-off-zookeeper-leader",
-            "cut the leader of ZooKeeper's three servers from all other hosts",
-            (7, 12),
-            apart=True,
-        ),
-        Fault(
-            "cut-clients-from-leader",
-            "cut clients from the leader of ZooKeeper's three servers alone",
-            (7, 12),
-            apart=True,
-        ),
-        Fault(
-            "cut-off-master",
-            "cut the master from all other hosts for longer than its session lasts",
-            (7, 12),
-            apart=True,
-        ),
-        Fault(
-            "cut-from-zookeeper",
-            "cut a region server from ZooKeeper alone for longer than its session lasts",
-            (22, 28),
-            apart=True,
-        ),
-        Fault(
-            "cut-from-master",
-            "cut a region server from the master alone",
-            (10, 20),
-            apart=True,
-        ),
-        Fault(
-            "cut-from-namenode",
-            "cut a region server from the name node alone for longer than every time-out",
-            (22, 28),
-            apart=True,
-        ),
-        Fault(
-            "cut-from-clients",
-            "cut a region server from clients alone for longer than every time-out",
-            (22, 28),
-            apart=True,
-        ),
-        Fault(
-            "cut-clients-from-zookeeper",
-            "cut clients from ZooKeeper alone for longer than their sessions last",
-            (7, 12),
-            apart=True,
-        ),
-        Fault(
-            "cut-one-way",
-            "drop all that one host sends to another, in one direction",
-            (22, 28),
-            apart=True,
-        ),
-        Fault(
-            "halve-network",
-            "cut the servers into halves that don't see each other; clients see all",
-            (7, 25),
-            apart=True,
-        ),
-        Fault(
-            "bridge-network",
-            "as halve-network, but one server sees both halves",
-            (7, 25),
-            apart=True,
-        ),
-        Fault(
-            "flap-regionserver",
-            "cut a region server from all other hosts for moments, again and again",
-            (8, 20),
-            apart=True,
-        ),
-        Fault(
-            "unplug-datanode",
-            "cut the power of a DataNode: what it did not sync is gone",
-            (3, 6),
-            power=True,
-        ),
-        Fault(
-            "unplug-host",
-            "cut the power of a region server and of the DataNode beside it",
-            (4, 8),
-            power=True,
-        ),
-        Fault(
-            "unplug-all",
-            "cut the power of all servers at once, and start them in a random order; the queues "
-            "have `durability` `FSYNC_WAL`",
-            (0, 3),
-            power=True,
-        ),
+        *SERVER_KINDS,
         Fault(
             "kill-producer",
             "kill -9 a producer while a put is under way, and start another",
@@ -377,18 +206,22 @@ class Track:
     planned: Iterator[Planned]
 
 
-def kinds(hbase: str, *, apart: bool, power: bool = False) -> list[str]:
+def kinds(hbase: str, *, apart: bool, power: bool = False, clocks: bool = False) -> list[str]:
     """The kinds of faults that there are.
 
     Args:
         hbase: how HBase is spoken to.
         apart: whether servers are on hosts that are apart.
         power: whether servers have disks of their own.
+        clocks: whether servers have clocks of their own.
     """
     return [
         fault.name
         for fault in FAULTS.values()
-        if hbase in fault.over and (apart or not fault.apart) and (power or not fault.power)
+        if hbase in fault.over
+        and (apart or not fault.apart)
+        and (power or not fault.power)
+        and (clocks or not fault.clocks)
     ]
 
 

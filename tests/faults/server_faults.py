@@ -160,7 +160,7 @@ class ServerFaults:
             NotDoneError: some did not come up in time.
         """
         start_apart(names, self.restart, rng)
-        if not self._within(BOUND_S, self._is_whole):
+        if not self.within(BOUND_S, self._is_whole):
             raise NotDoneError("not all servers came up again")
 
     def _is_whole(self) -> bool:
@@ -211,7 +211,7 @@ class ServerFaults:
             # It learns that the master has given its regions to others, and ends.
             resumed_s = now_s()
             paused.mend()
-            ended = self._within(ENDS_WITHIN_S, lambda: not self._alive(name))
+            ended = self.within(ENDS_WITHIN_S, lambda: not self._alive(name))
             self.deposed.append((resumed_s, now_s()))
             if not ended:
                 raise NotDoneError("its session survived the pause")
@@ -330,11 +330,12 @@ class ServerFaults:
         deadline = time.monotonic() + BOUND_S
         while time.monotonic() < deadline:
             ask()
-            if self._within(ASK_EVERY_S, done):
+            if self.within(ASK_EVERY_S, done):
                 return
         raise NotDoneError("it was asked for, but did not happen in time")
 
-    def _within(self, bound_s: float, done: Callable[[], bool]) -> bool:
+    def within(self, bound_s: float, done: Callable[[], bool]) -> bool:
+        """Whether it is so within a time."""
         deadline = time.monotonic() + bound_s
         while not done():
             if time.monotonic() > deadline:

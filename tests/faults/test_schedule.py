@@ -11,7 +11,7 @@ from .schedule import FAULTS, GROUPS, HUBS, PRODUCERS, PUSH, SERVERS, SHARES, Pl
 
 def beginning(seed: int) -> dict[str, list[Planned]]:
     return {
-        track.name: list(itertools.islice(track.planned, 200)) for track in schedule(seed, FAULTS)
+        track.name: list(itertools.islice(track.planned, 400)) for track in schedule(seed, FAULTS)
     }
 
 

@@ -1,0 +1,46 @@
+"""What a kind of fault is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = [
+    "GATEWAYS",
+    "GROUPS",
+    "HUBS",
+    "NATIVE",
+    "PRODUCERS",
+    "PUSH",
+    "SERVERS",
+    "SHARES",
+    "Fault",
+]
+
+NATIVE, GATEWAYS = "native", "gateways"
+SERVERS, PRODUCERS, PUSH, GROUPS, HUBS = "servers", "producers", "push", "groups", "hubs"
+SHARES = "share groups"
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A kind of fault.
+
+    Args:
+        name: its name.
+        doc: what it does.
+        lasts_s: for how long, from and to.
+        track: whom it harms.
+        over: how HBase is spoken to where there is such a fault.
+        apart: whether it needs servers on hosts that are apart.
+        power: whether it needs servers with disks of their own.
+        clocks: whether it needs servers with clocks of their own.
+    """
+
+    name: str
+    doc: str
+    lasts_s: tuple[float, float]
+    track: str = SERVERS
+    over: tuple[str, ...] = (NATIVE, GATEWAYS)
+    apart: bool = False
+    power: bool = False
+    clocks: bool = False

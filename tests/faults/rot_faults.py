@@ -1,0 +1,96 @@
+"""What the nemesis does to the files of a minority: a data node, or one of ZooKeeper's servers.
+
+It is the same data node all the time. HDFS can't replace a replica while each data node has one, so
+that rot on one after another would leave no good replica of a block: no fault tolerates that.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from hqueue.local import LocalServer
+from hqueue.local.home import Home
+
+from .ensemble_faults import EnsembleFaults
+from .nemesis import Harm, NotDoneError
+from .rot import rot_some
+from .schedule import Planned
+from .server_faults import ServerFaults
+
+__all__ = ["RotFaults"]
+
+ROTTING = "datanode-3"
+SERVES_WITHIN_S = 20.0
+
+
+class RotFaults:
+    """Faults of files that servers trust.
+
+    Args:
+        server: the cluster.
+        servers: kills what must read the files then, and starts it again.
+        ensemble: says whether a server of ZooKeeper's serves.
+        say: called with what happens.
+    """
+
+    def __init__(
+        self,
+        server: LocalServer,
+        servers: ServerFaults,
+        ensemble: EnsembleFaults,
+        say: Callable[[str], None],
+    ) -> None:
+        self._server = server
+        self._servers = servers
+        self._ensemble = ensemble
+        self._say = say
+        self._data = Home(server.home).data("cluster")
+        kinds: dict[str, Callable[[Planned], Harm]] = {
+            "rot-blocks": lambda item: self._rot_running(item, "blk_*[0-9]"),
+            "rot-checksums": lambda item: self._rot_running(item, "blk_*.meta"),
+            "rot-stopped-datanode": self._rot_stopped,
+            "rot-zookeeper": self._rot_zookeeper,
+        }
+        self.kinds = {name: servers.healed(begin) for name, begin in kinds.items()}
+
+    def _rot_running(self, item: Planned, pattern: str) -> Harm:
+        """Let files of a running data node rot, and kill a region server: others read its logs."""
+        text = self._rot((self._data / ROTTING).rglob(pattern), item)
+        killed = self._servers.killed(self._servers.holder(item))
+        return Harm(f"{text} of {ROTTING}, and {killed.target}", killed.mend)
+
+    def _rot_stopped(self, item: Planned) -> Harm:
+        """Let files of a data node rot while it is down."""
+        killed = self._servers.killed(ROTTING)
+        text = self._rot((self._data / ROTTING).rglob("blk_*"), item)
+        return Harm(f"{text} of {ROTTING}", killed.mend)
+
+    def _rot_zookeeper(self, item: Planned) -> Harm:
+        """Let the logs and snapshots of one of ZooKeeper's servers rot while it is down.
+
+        A server that refuses to start with them gets an empty folder, as an operator would give it,
+        and has all from the others then.
+        """
+        name = self._servers.zookeepers[item.target % len(self._servers.zookeepers)]
+        killed = self._servers.killed(name)
+        folder = self._data / name / "version-2"
+        text = self._rot([*folder.glob("log.*"), *folder.glob("snapshot.*")], item)
+
+        def mend() -> None:
+            killed.mend()
+            if not self._servers.within(SERVES_WITHIN_S, lambda: self._ensemble.serves(name)):
+                self._say(f"{name} does not serve with its files; it begins without")
+                self._server.kill(name)
+                shutil.rmtree(folder, ignore_errors=True)
+                killed.mend()
+
+        return Harm(f"{text} of {name}", mend)
+
+    def _rot(self, files: Iterable[Path], item: Planned) -> str:
+        harmed = rot_some(files, random.Random(item.target))
+        if not harmed:
+            raise NotDoneError("there was no file to harm")
+        return f"{len(harmed)} files"
