@@ -27,7 +27,7 @@ WITH_PROGRAMS = [
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
     if PYTHON_BLOCK.search(page.read_text(encoding="utf-8"))
 ]
-EACH_BY_ITSELF = ("consumers.md", "hubs.md")
+EACH_BY_ITSELF = ("coming-from.md", "consumers.md", "hubs.md")
 """Pages whose blocks are a program each. Of the other pages all blocks together are one."""
 
 
