@@ -206,7 +206,7 @@ class ShareConsumer:
                 before it has processed the messages gives False, and no `until`.
 
         Raises:
-            InvalidInputError: as `acknowledge`; or the delivery shall not count, and ``until`` is
+            InvalidInputError: as `acknowledge`; or the delivery does not count, and ``until`` is
                 given.
             BufferFullError: a partition has so many delayed messages that there is no room for
                 more. No message was released; the consumer keeps all of them.

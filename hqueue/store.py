@@ -61,7 +61,7 @@ class StorePort(Protocol):
 
     @property
     def snapshots(self) -> SnapshotPort | None:
-        """None if no snapshots can be taken by this way to the store."""
+        """None if this way to the store can't take snapshots."""
 
     @stepwise
     def cluster_id(self) -> Work[Any, str]:

@@ -1,7 +1,7 @@
 """Types for annotations: options of calls, types of arguments, and parts of results.
 
-def consumer(*queues: str, **options: Unpack[hqueue.typing.ConsumerOptions]) -> hqueue.Consumer:
-    return hqueue.Consumer(*queues, **{"client_id": "billing", **options})
+def consumer(queue: str, **options: Unpack[hqueue.typing.ConsumerOptions]) -> hqueue.Consumer:
+    return hqueue.Consumer(queue, group="billing", **options)
 """
 
 from hqueue.client import Ttl

@@ -246,7 +246,7 @@ class Positions:
         if known and is_older(offsets, position, log.settings.clock_skew_ms_max):
             text = (
                 "the log has lost its newest messages, which the group had consumed: the group "
-                "goes on after them"
+                "continues after them"
             )
             again = end_of(offsets) if offsets.end < position else Position(position)
         else:

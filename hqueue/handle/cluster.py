@@ -78,10 +78,10 @@ class Cluster(OnPorts):
         """Snapshots of queues' tables.
 
         Raises:
-            SettingsError: this way to the store has none.
+            SettingsError: this way to the store can't take snapshots.
         """
         if self._store.snapshots is None:
-            raise SettingsError("snapshots need the native way to HBase: hbase='native'")
+            raise SettingsError("snapshots need the native way to HBase: set hbase='native'")
         return self._store.snapshots
 
     @stepwise
@@ -116,7 +116,9 @@ class Cluster(OnPorts):
     @property
     def _tokens(self) -> TokenPort:
         if self._store.tokens is None:
-            raise SettingsError("delegation tokens need the native way to HBase: hbase='native'")
+            raise SettingsError(
+                "delegation tokens need the native way to HBase: set hbase='native'"
+            )
         return self._store.tokens
 
     @stepwise

@@ -102,7 +102,7 @@ def check_snapshot_name(name: object) -> str:
     """A snapshot's name.
 
     Raises:
-        InvalidInputError: HBase would not take it.
+        InvalidInputError: HBase would refuse the name.
     """
     if not is_name(name):
         raise InvalidInputError(

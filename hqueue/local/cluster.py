@@ -50,7 +50,7 @@ _HDFS: Xml = {
     "dfs.namenode.stale.datanode.interval": 6_000,
     "dfs.namenode.avoid.read.stale.datanode": True,
     "dfs.namenode.avoid.write.stale.datanode": True,
-    # What HBase has flushed must be on the disks when it drops the log of it.
+    # Files that HBase has flushed must be on the disks before it drops their log.
     "dfs.datanode.synconclose": True,
     # An address need not have a name.
     "dfs.namenode.datanode.registration.ip-hostname-check": False,

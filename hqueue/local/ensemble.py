@@ -14,7 +14,7 @@ SESSION_TIMEOUT_MS = 4_000
 TICK_MS = 500
 JOIN_TICKS = 20
 SILENCE_TICKS = 4
-"""After 2 s without a word, followers give a leader up, and a leader its followers."""
+"""After 2 s without a message, followers give a leader up, and a leader its followers."""
 
 
 def zookeeper_names(count: int) -> tuple[str, ...]:

@@ -122,11 +122,11 @@ class LocationPort(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot of a table: what it held at one moment."""
+    """A snapshot of a table: the rows that it had at one moment."""
 
     name: str
     queue: str
-    """The table that it was taken of."""
+    """The table whose rows it has."""
     created_ms: int
     """When it was taken, by the store's clock."""
 
@@ -153,7 +153,7 @@ class SnapshotPort(Protocol):
 
     @stepwise
     def delete(self, name: str) -> Work[Any, None]:
-        """Delete a snapshot. Tables that were restored from it keep what they have.
+        """Delete a snapshot. Tables that were restored from it keep their rows.
 
         Raises:
             SnapshotNotFoundError: there is no snapshot of that name.

@@ -320,7 +320,7 @@ PROCESS_METRICS = tuple(
         ("process_max_fds", "gauge", "Maximum number of open file descriptors.", "descriptors"),
     )
 )
-"""Of the process itself, by the names that all Prometheus clients give them."""
+"""Metrics of the process itself, by the names that all Prometheus clients give them."""
 
 METRICS: dict[str, Metric] = {
     each.name: each

@@ -35,7 +35,7 @@ CLIENT_METRICS = (
     ),
     seconds_of(
         "client_send_seconds",
-        "Time from the begin of a batch's append or publish until it is durable.",
+        "Time from the beginning of a batch's append or publish until it is durable.",
         CLIENT,
         QUEUES,
     ),
@@ -68,7 +68,7 @@ CLIENT_METRICS = (
     ),
     counter_of(
         "client_processed_messages",
-        "Messages that listeners of this process were called with.",
+        "Messages that this process gave to its listeners.",
         CLIENT,
         ("subscriber",),
     ),

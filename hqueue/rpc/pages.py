@@ -69,7 +69,7 @@ class HealthServer:
             guard: as for `Port`.
 
         Raises:
-            SettingsError: the address can't be listened on.
+            SettingsError: this process can't listen on the address.
         """
         try:
             listeners = listen(host, port)

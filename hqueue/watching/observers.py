@@ -68,7 +68,7 @@ class Observer:
             changeable: whether the messages may get more headers.
 
         Returns:
-            The messages to put, and what is called with their IDs at the end.
+            The messages to put, and the function that is called with their IDs at the end.
         """
         return messages, _ignore
 
@@ -124,7 +124,7 @@ class Observer:
 
 
 OBSERVERS: list[Observer] = []
-"""What watches this process."""
+"""The observers of this process."""
 
 
 def observe(observer: Observer) -> None:
@@ -142,7 +142,7 @@ class Put:
     def __init__(self, messages: Any) -> None:
         self.messages = messages
         self.ids: Any = None
-        """What the put returned: its caller sets it."""
+        """The result of the put, which its caller sets."""
 
 
 @contextlib.contextmanager

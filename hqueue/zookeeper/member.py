@@ -61,8 +61,8 @@ _STATES = {
 def connect_s_max(settings: Settings) -> float:
     """How long connecting to one of ZooKeeper's servers may take.
 
-    kazoo notices a silent server when two thirds of a session have passed. What is left must do for
-    a try at each of the others.
+    kazoo notices a silent server when two thirds of a session have passed. The remaining third must
+    suffice for an attempt at each of the other servers.
     """
     servers = len(zookeeper_servers(settings.zookeeper))
     session_s = settings.zookeeper_session_timeout_ms / 1e3

@@ -34,9 +34,9 @@ ALERTS = (
         "{{ $labels.instance }} has no session with ZooKeeper",
         "The process runs, but its session with ZooKeeper is over or in doubt, so it delivers and "
         "publishes nothing.",
-        "Look at ZooKeeper's ensemble first: if several processes fire, ZooKeeper has no quorum or "
-        "can't be reached. If one process fires, look at its host: a clock that jumped, long pauses "
-        "of the process, a network that is cut.",
+        "Look at ZooKeeper's ensemble first: if the alert fires for several processes, ZooKeeper "
+        "has no quorum or can't be reached. If it fires for one process, look at its host: a clock "
+        "that jumped, long pauses of the process, a network that is cut.",
         "Restore ZooKeeper or the network. The process begins a new session by itself and claims "
         "partitions again.",
         {'hqueue_session_certain{instance="a:9109"}': "0x30"},
@@ -100,8 +100,8 @@ ALERTS = (
         10,
         "{{ $labels.group }} has messages and no consumer",
         "No consumer of the group runs, and messages wait for it.",
-        "`hqueue groups describe GROUP --members`. Groups to which Spark commits its offsets have "
-        "no members: silence the alert for them.",
+        "`hqueue groups describe GROUP --members` lists the group's consumers. Groups to which Spark "
+        "commits its offsets have no members: silence the alert for them.",
         "Start the consumers. If nobody needs the group any more, `hqueue groups delete GROUP` "
         "deletes its offsets.",
         {
@@ -139,7 +139,7 @@ ALERTS = (
         "{{ $labels.queue }} has new dead letters",
         "A subscriber or a share group rejected messages, or failed at them too often. They are "
         "kept in the queue as dead letters, and are not delivered again by themselves.",
-        "`hqueue dead-letters QUEUE SUBSCRIBER` lists them with the reasons.",
+        "`hqueue dead-letters QUEUE` lists them with their owners and the reasons.",
         "Mend the program, and redrive the letters (`--redrive-all`), or delete them.",
         {'hqueue_dead_letters_total{queue="q", partition="0", subscriber="s"}': "0x10 1x20"},
         {'hqueue_dead_letters_total{queue="q", partition="0", subscriber="s"}': "1x30"},

@@ -77,9 +77,10 @@ def runbook() -> str:
         "The rules in",
         "[deploy/prometheus/hqueue.rules.yaml](../deploy/prometheus/hqueue.rules.yaml) raise these",
         "alerts. They expect that the names of the scrape jobs contain `hqueue`. The severity",
-        "`critical` means that an operator must act now, `warning` that one must act today, and",
-        "`info` that nothing is broken. [Metrics](reference/metrics.md) describes the metrics, and",
-        "[Operating](operating.md#metrics) says how to install the rules and the dashboard.",
+        "`critical` means that an operator must act now, `warning` that an operator must act",
+        "today, and `info` that nothing is broken. [Metrics](reference/metrics.md) describes the",
+        "metrics, and [Operating](operating.md#metrics) says how to install the rules and the",
+        "dashboard.",
     ]
     for alert in ALERTS:
         lines += [

@@ -94,7 +94,7 @@ HUB_ALERTS = (
         "Compare `hqueue_hub_takeovers_total` of the hubs, and look for sessions that end again and "
         "again (`hqueue_session_certain`).",
         "Restore stable sessions: mend clocks, pauses of processes, or ZooKeeper. Restarts of hubs "
-        "cause a few of these, too; then nothing needs to be done.",
+        "cause a few take-overs, too, and need no action.",
         {'hqueue_hub_fenced_topics_total{instance="a:9191"}': "0+5x40"},
         {'hqueue_hub_fenced_topics_total{instance="a:9191"}': "30x40"},
     ),
@@ -127,7 +127,8 @@ HUB_ALERTS = (
         "programs of {{ $labels.job }} can't write to {{ $labels.queue }}",
         "Batches that producers of this job write to the queue, or publish to its hubs, end with errors.",
         "The error in the program's log says why; `hqueue doctor` run with the program's settings "
-        "examines the way to HBase. Errors with the outcome `unknown` may have been written.",
+        "examines the way to HBase. A batch whose error has the "
+        "outcome `unknown` may be in the log.",
         "Restore HBase or the hubs, or mend the program's rights and settings.",
         {'hqueue_client_failed_sends_total{job="shop", queue="q", outcome="unknown"}': "0+60x30"},
         {'hqueue_client_failed_sends_total{job="shop", queue="q", outcome="unknown"}': "5x30"},

@@ -31,7 +31,7 @@ async def serving_metrics(
 
     Raises:
         InvalidInputError: ``prometheus_client`` is not installed.
-        SettingsError: the address can't be listened on.
+        SettingsError: this process can't listen on the address.
     """
     if port is None:
         yield None

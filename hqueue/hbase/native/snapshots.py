@@ -82,7 +82,8 @@ class Snapshots(OnPorts):
                 return
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "the master did not finish the snapshot in time",
+                    "the master did not finish the snapshot in time: list the snapshots before "
+                    "you take it again",
                     outcome=Outcome.UNKNOWN,
                     queue=queue,
                     snapshot=wanted.name,

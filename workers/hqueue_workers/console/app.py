@@ -48,7 +48,7 @@ CHANGES: dict[str, Page] = {
     "/subscribers/seek": subscribers.seek_subscriber,
     "/health/check": health.check_health,
 }
-"""What forms are sent to."""
+"""The paths to which forms are sent, and what answers there."""
 
 
 async def _to_queues(request: Request) -> Response:

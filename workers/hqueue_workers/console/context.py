@@ -111,7 +111,10 @@ def needed(fields: Mapping[str, str], name: str) -> str:
     """
     text = fields.get(name, "")
     if not text.strip() or len(text) > FIELD_LENGTH_MAX:
-        raise InvalidInputError(f"the field {name} must be given, and not be long", field=name)
+        raise InvalidInputError(
+            f"the field {name} must have a text of at most {FIELD_LENGTH_MAX:,} characters",
+            field=name,
+        )
     return text
 
 

@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse
 from hqueue.errors import InvalidInputError, NotAllowedError
 from hqueue.net.audit import Audit
 from hqueue.net.guard import PortGuard
-from hqueue_workers.console.protocol import CALLER, App, Receive, Scope, Send
+from hqueue_workers.console.protocol import CALLER, HEAD_BYTES_MAX, App, Receive, Scope, Send
 from hqueue_workers.console.rights import Caller
 
 __all__ = ["SESSION", "FormTokens", "Gate", "read_form"]
@@ -145,8 +145,9 @@ class Gate:
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         """The status and the text of a refusal; None if the request may pass."""
-        if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_BYTES_MAX:
-            return 414, "The address is too long."
+        large = _too_large(scope)
+        if large is not None:
+            return large
         method = scope["method"]
         if method not in ("GET", "HEAD", "POST"):
             return 405, "The console answers GET, HEAD and POST."
@@ -182,6 +183,15 @@ class Gate:
         return None
 
 
+def _too_large(scope: Scope) -> tuple[int, str] | None:
+    """The refusal of a request whose address or headers are too large."""
+    if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_BYTES_MAX:
+        return 414, "The address is too long."
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES_MAX:
+        return 431, f"A request may have {HEAD_BYTES_MAX:,} bytes of headers."
+    return None
+
+
 def _unfit_form(headers: Headers) -> tuple[int, str] | None:
     """The refusal of a body that is not a form of the console's size."""
     if headers.get("content-type", "").partition(";")[0].strip() != FORM:
@@ -213,7 +223,7 @@ async def read_form(receive: Receive) -> dict[str, str]:
             max_num_fields=FIELDS_MAX,
         )
     except asyncio.TimeoutError:
-        raise InvalidInputError("the form did not come in time") from None
+        raise InvalidInputError("the form did not arrive in time: send it again") from None
     except ValueError as exc:
         raise InvalidInputError("the form is not valid", reason=str(exc)[:80]) from exc
     return dict(fields)
@@ -224,7 +234,9 @@ async def _body(receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise InvalidInputError("the browser left before its form had come")
+            raise InvalidInputError(
+                "the browser closed the connection before the whole form had arrived"
+            )
         body += bytes(message.get("body", b""))
         if len(body) > BODY_BYTES_MAX:
             raise InvalidInputError("the form is too large", bytes_max=BODY_BYTES_MAX)

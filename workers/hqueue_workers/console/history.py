@@ -87,7 +87,7 @@ class History:
         self._series: dict[Name, Series] = {}
         self._seldom = SeldomLog(logger)
         self.left_out = 0
-        """How many things could not be measured in the last round, or were too many."""
+        """How many queues, groups and subscribers the last round could not measure."""
 
     def series(self, *name: str) -> Series | None:
         """The measurements of one thing; None if it has none."""

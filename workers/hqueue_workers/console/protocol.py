@@ -14,9 +14,11 @@ from uvicorn.server import ServerState
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue_workers.console.rights import Caller
 
-__all__ = ["CALLER", "ConsoleProtocol", "http_config"]
+__all__ = ["CALLER", "HEAD_BYTES_MAX", "ConsoleProtocol", "http_config"]
 
 HEAD_BYTES_MAX = 16 * 1024
+"""What a request's headers may have. A connection holds no more of an unfinished head; the gate
+refuses a head that came in as a whole."""
 IDLE_S_MAX = 15.0
 """A connection may have no request for so long, from its beginning or the last answer's end until
 the whole head of the next request has come."""

@@ -87,7 +87,7 @@ class ConsoleServer:
         """Listen, and accept connections.
 
         Raises:
-            SettingsError: the address can't be listened on.
+            SettingsError: the console can't listen on the address.
         """
         try:
             self._listeners = listen(host, port)

@@ -124,6 +124,11 @@ def test_a_long_address_is_refused(browser: httpx.Client) -> None:
     assert browser.get("/queues?name=" + "x" * 9_000).status_code == 414
 
 
+def test_large_headers_are_refused_however_they_come_in(browser: httpx.Client) -> None:
+    assert browser.get("/queues", headers={"x-large": "x" * 20_000}).status_code == 431
+    assert browser.get("/queues", headers={"x-large": "x" * 15_000}).status_code == 200
+
+
 def test_the_session_is_a_cookie_that_scripts_and_other_sites_do_not_get(
     site: RunningConsole,
 ) -> None:

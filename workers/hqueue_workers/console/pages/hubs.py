@@ -35,7 +35,7 @@ async def show_hubs(context: Context, request: Request) -> Response:
         except HQueueError as exc:
             problems.append(f"{name}: {exc.text}")
         except asyncio.TimeoutError:
-            problems.append(f"{name}: its hubs were not read in time")
+            problems.append(f"{name}: the console could not read its hubs in time")
             break
         else:
             rows += [(name, hub) for _, hub in sorted(found.items())]

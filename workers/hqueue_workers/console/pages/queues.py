@@ -53,13 +53,15 @@ async def show_queue(context: Context, request: Request) -> Response:
                 found = await asyncio.wait_for(queue.offsets(partitions), READ_S_MAX)
             offsets = {each.partition: each for each in found}
         except (HQueueError, asyncio.TimeoutError) as exc:
-            late = "the offsets did not come in time"
+            late = "the offsets did not arrive in time: load the page again"
             problem = exc.text if isinstance(exc, HQueueError) else late
     try:
         located = await asyncio.wait_for(client.locations(name), READ_S_MAX)
         places = {each.partition: each for each in located}
     except (HQueueError, asyncio.TimeoutError):
-        problem = problem or "the servers of the partitions could not be found"
+        problem = (
+            problem or "the console did not find the servers of the partitions: see the page Health"
+        )
     readers = [
         (kind, series_name[1], series)
         for kind in (GROUP, SUBSCRIBER)

@@ -43,7 +43,7 @@ async def show_subscribers(context: Context, request: Request) -> Response:
             problems.append(f"{name}: {exc.text}")
             continue
         except asyncio.TimeoutError:
-            problems.append(f"{name}: its subscribers were not read in time")
+            problems.append(f"{name}: the console could not read its subscribers in time")
             break
         rows += [(name, state) for state in states]
     readers = dict.fromkeys((queue, state.subscriber) for queue, state in rows)
