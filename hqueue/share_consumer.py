@@ -184,7 +184,7 @@ class ShareConsumer:
 
         Raises:
             InvalidInputError: an argument is not a message of a share consumer, or is of a
-                partition that this consumer does not consume.
+                queue that this consumer does not consume.
             ClosedError: the consumer was closed. The answer changes nothing.
         """
         return self._calls.acknowledge(messages)

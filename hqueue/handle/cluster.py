@@ -159,19 +159,30 @@ class Cluster(OnPorts):
         except AuthenticationError:
             raise
         except RequestRefusedError:
-            here, in_loop = self._store.log(name), self._store.async_log(name)
-
-            def read() -> Work[Any, bytes | None]:
-                found: bytes | None = yield Wait(
-                    partial(here.record, OPENING), partial(in_loop.record, OPENING)
-                )
-                return found
-
             deadline = Deadline(self.clock, self.settings.operation_timeout_ms)
+            read = partial(self._opening_record, name)
             record = yield from deadline.bound(deadline.insist(read))
             if record is None:
                 raise
             return decode_opening(record, name)
+
+    @stepwise
+    def recorded_partitions(self, name: str) -> Work[Any, int | None]:
+        """How many partitions a queue has, as the queue's own record says: one small read at a
+        region server. None if the queue has no such record.
+
+        Raises:
+            StoreUnavailableError, QueueStateError: the record can't be read now.
+        """
+        record = yield from self._opening_record(name)
+        return None if record is None else decode_opening(record, name).partitions
+
+    def _opening_record(self, name: str) -> Work[Any, bytes | None]:
+        here, in_loop = self._store.log(name), self._store.async_log(name)
+        found: bytes | None = yield Wait(
+            partial(here.record, OPENING), partial(in_loop.record, OPENING)
+        )
+        return found
 
     def keep_opening(self, name: str, partitions: int) -> Work[Any, None]:
         """Keep the record by which those may open a queue to whom the store does not describe it.

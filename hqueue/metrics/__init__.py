@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hqueue.errors import InvalidInputError
 from hqueue.metrics.catalog import METRICS, metrics_of
 from hqueue.metrics.metric import Metric
-from hqueue.runtime.extras import installing
+from hqueue.runtime.extras import needing
 from hqueue.watching.observers import observe
 
 if TYPE_CHECKING:
@@ -39,16 +39,10 @@ def enable(registry: CollectorRegistry | None = None) -> None:
         InvalidInputError: ``prometheus_client`` is not installed, or the registry has these metrics
             already.
     """
-    try:
+    with needing("metrics", "prometheus_client", "prometheus_client"):
         from prometheus_client import REGISTRY  # noqa: PLC0415  (an extra)
 
         from hqueue.metrics.client import ClientMetrics  # noqa: PLC0415
-    except ModuleNotFoundError as exc:
-        if exc.name != "prometheus_client":
-            raise
-        raise InvalidInputError(
-            f"prometheus_client is not installed: {installing('metrics')}"
-        ) from exc
     try:
         metrics = ClientMetrics(REGISTRY if registry is None else registry)
     except ValueError as exc:

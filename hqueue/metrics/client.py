@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from hqueue.errors import HQueueError
 from hqueue.message import ReceivedMessage
 from hqueue.metrics.families import counter, histogram
-from hqueue.watching.observers import End, Observer
+from hqueue.watching.observer import End, Observer
 
 __all__ = ["ClientMetrics"]
 

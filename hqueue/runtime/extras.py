@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from hqueue.errors import InvalidInputError
 
-__all__ = ["DISTRIBUTION", "check_installed", "installing", "needing_arrow"]
+__all__ = ["DISTRIBUTION", "check_installed", "installing", "needing", "needing_arrow"]
 
 DISTRIBUTION = "hqueue-hbase"
 """The name under which the package is installed. On the packages' index ``hqueue`` is another
@@ -35,15 +35,25 @@ def check_installed(extra: str, *modules: str) -> None:
 
 
 @contextlib.contextmanager
-def needing_arrow() -> Iterator[None]:
-    """Import in this block what needs pyarrow.
+def needing(extra: str, package: str, named: str) -> Iterator[None]:
+    """Import in this block what needs an extra.
+
+    Args:
+        extra: the extra.
+        package: its package, as it is imported.
+        named: how the error names the package.
 
     Raises:
-        InvalidInputError: it is not installed.
+        InvalidInputError: the package is not installed.
     """
     try:
         yield
     except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] != "pyarrow":
+        if (exc.name or "").partition(".")[0] != package:
             raise
-        raise InvalidInputError(f"Arrow is not installed: {installing('arrow')}") from exc
+        raise InvalidInputError(f"{named} is not installed: {installing(extra)}") from exc
+
+
+def needing_arrow() -> contextlib.AbstractContextManager[None]:
+    """As `needing`, for pyarrow."""
+    return needing("arrow", "pyarrow", "Arrow")

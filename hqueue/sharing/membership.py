@@ -118,19 +118,19 @@ class ShareMembership:
     def look_at_queues(self) -> Work[Any, dict[str, dict[PartitionKey, Hands]]]:
         """Look whether queues were created again with another number of partitions. The consumer
         has joined. Returns the partitions of these queues, which replace the earlier ones, by the
-        queues' names. A queue that can't be described now counts as unchanged.
+        queues' names. A queue that can't be read now counts as unchanged. The master is not asked
+        unless a number has changed: consumers go on without it.
         """
-        found: dict[str, dict[PartitionKey, Hands]] = {}
-        for queue, before in list(self.logs.items()):
+        changed: dict[str, QueueLog] = {}
+        for queue, before in self.logs.items():
             try:
-                log: QueueLog = yield self._cluster.log.asked(queue)
+                partitions = yield self._cluster.recorded_partitions.asked(queue)
+                if partitions not in (None, before.partitions):
+                    changed[queue] = yield self._cluster.log.asked(queue)
             except HQueueError as exc:
-                logger.debug("the queue %s can't be described now: %s", queue, exc)
-                continue
-            if log.partitions != before.partitions:
-                self.logs[queue] = log
-                found[queue] = self._hands_of(log)
-        return found
+                logger.debug("the partitions of %s can't be counted now: %s", queue, exc)
+        self.logs |= changed
+        return {queue: self._hands_of(log) for queue, log in changed.items()}
 
     def leave(self) -> Work[Any, None]:
         """Leave the group, and end the session with the store."""

@@ -51,7 +51,7 @@ class ShareCalls(Stepwise):
         self, timeout_ms: float, messages_max: int, acquire_max: int
     ) -> Work[Any, list[AcquiredMessage]]:
         if self._settings.auto_acknowledge:
-            self._consumption.answer_all(Answer.DONE)
+            self._consumption.answering.answer_all(Answer.DONE)
         take = self._consumption.take.asked(timeout_ms, messages_max, acquire_max)
         taken: list[AcquiredMessage] = yield take
         return taken
@@ -87,7 +87,9 @@ class ShareCalls(Stepwise):
     def reject(self, messages: Sequence[AcquiredMessage], reason: str, exhausted: bool) -> bool:
         self._check(messages)
         check_kind(exhausted, bool, "exhausted")
-        return self._consumption.reject(messages, check_reason(reason), exhausted=exhausted)
+        return self._consumption.answering.reject(
+            messages, check_reason(reason), exhausted=exhausted
+        )
 
     @stepwise
     def commit(self) -> Work[Any, None]:
@@ -97,17 +99,16 @@ class ShareCalls(Stepwise):
         self, messages: Sequence[AcquiredMessage], answer: Answer, due_ms: int | None = None
     ) -> bool:
         self._check(messages)
-        return self._consumption.answer(messages, answer, due_ms)
+        return self._consumption.answering.answer(messages, answer, due_ms)
 
     def _check(self, messages: Sequence[AcquiredMessage]) -> None:
         self._consumption.check_open()
         for each in messages:
             check_kind(each, AcquiredMessage, "message")
-        foreign = self._consumption.foreign(messages)
+        foreign = self._consumption.answering.foreign(messages)
         if foreign is not None:
             raise InvalidInputError(
-                "this consumer does not consume the message's partition: answer with the consumer "
-                "that returned the message",
+                "this consumer does not consume the message's queue: answer with the consumer that "
+                "returned the message",
                 queue=foreign.queue,
-                partition=foreign.partition,
             )

@@ -1,17 +1,12 @@
-"""Hands out messages of all partitions of a share consumer, and takes the answers."""
+"""Hands out messages of all partitions of a share consumer, and writes the answers."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from hqueue.errors import (
-    BufferFullError,
-    ClosedError,
-    CorruptLogError,
-    HQueueError,
-)
+from hqueue.errors import ClosedError, CorruptLogError, HQueueError
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline, do_step, do_step_in_loop
@@ -21,6 +16,7 @@ from hqueue.runtime.steps import Pause, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.sharing.acquired_message import AcquiredMessage
 from hqueue.sharing.acquisition import Taken
+from hqueue.sharing.answering import Answering
 from hqueue.sharing.hands import Hands
 from hqueue.sharing.held import Answer
 from hqueue.sharing.lock_renewal import RENEWED_BELOW, LockRenewal
@@ -64,6 +60,8 @@ class SharedConsumption(Stepwise):
         self._hands: dict[PartitionKey, Hands] = {}
         self._turns: list[PartitionKey] = []
         """The partitions, in the order in which they are asked for messages."""
+        self.answering = Answering(membership, lambda: self._hands)
+        """Takes the answers of the program."""
         self._last: PartitionKey | None = None
         """The partition whose messages were handed out last."""
         self._looked_ms = self._checked_ms = clock.monotonic_ms()
@@ -227,79 +225,6 @@ class SharedConsumption(Stepwise):
                 held[each].answer = Answer.DONE if each in read else Answer.RETURN
         hands.add(acquired, self._settings.deliveries_max)
 
-    # Answering.
-
-    def foreign(self, messages: Iterable[AcquiredMessage]) -> AcquiredMessage | None:
-        """The first of these messages whose partition the consumer does not consume; None if it
-        consumes all.
-        """
-        return next((m for m in messages if (m.queue, m.partition) not in self._hands), None)
-
-    def answer(
-        self, messages: Sequence[AcquiredMessage], answer: Answer, due_ms: int | None = None
-    ) -> bool:
-        """Note the program's answer for messages. Those that it no longer has are skipped. Any
-        thread may call this. Returns whether the program has all of them.
-
-        Args:
-            messages: the messages.
-            answer: the answer to each.
-            due_ms: as `Hands.answer` takes it.
-
-        Raises:
-            BufferFullError: the group has no room for more delayed messages. No answer was noted.
-        """
-        for message in messages if due_ms is not None else ():
-            if not self._hands[PartitionKey(message.queue, message.partition)].takes_delays:
-                raise BufferFullError(
-                    "the group has no room for more delayed messages of the partition: release "
-                    "the message without a time, or keep it until its time",
-                    queue=message.queue,
-                    partition=message.partition,
-                )
-        noted = [
-            self._hands[PartitionKey(message.queue, message.partition)].answer(
-                int(message.id), answer, due_ms
-            )
-            for message in messages
-        ]
-        if OBSERVERS and answer is not Answer.RENEW:
-            self._note(messages, noted, "release" if answer is Answer.RELEASE else "done")
-        return all(noted)
-
-    def _note(
-        self, messages: Sequence[AcquiredMessage], noted: Sequence[bool], answer: str
-    ) -> None:
-        """Report answers that were noted."""
-        for message, is_noted in zip(messages, noted, strict=True):
-            for each in OBSERVERS if is_noted else ():
-                each.answered(message.queue, self._membership.group, answer, 1)
-
-    def reject(
-        self, messages: Sequence[AcquiredMessage], reason: str, *, exhausted: bool = False
-    ) -> bool:
-        """Note that messages must become dead letters. Those that the program no longer has are
-        skipped. Any thread may call this. Returns whether the program has all of them.
-        """
-        noted = [
-            self._hands[PartitionKey(message.queue, message.partition)].reject(
-                message, reason, exhausted=exhausted
-            )
-            for message in messages
-        ]
-        if OBSERVERS:
-            self._note(messages, noted, "reject")
-        return all(noted)
-
-    def answer_all(self, answer: Answer) -> None:
-        """Note the same answer for all messages that the program has."""
-        for key, hands in self._hands.items():
-            if OBSERVERS and hands.out:
-                named = "done" if answer is Answer.DONE else "release"
-                for each in OBSERVERS:
-                    each.answered(key.queue, self._membership.group, named, len(hands.out))
-            hands.answer_all(answer)
-
     def take_back(self) -> None:
         """Give back the messages that were handed out last: the program was interrupted before it
         got them.
@@ -367,15 +292,19 @@ class SharedConsumption(Stepwise):
         if now_ms - self._counted_ms < COUNT_EVERY_MS:
             return
         self._counted_ms = now_ms
-        for queue, hands in (yield from self._membership.look_at_queues()).items():
+        changed = yield from self._membership.look_at_queues()
+        if not changed:
+            return
+        earlier = [each for key, each in self._hands.items() if key.queue in changed]
+        hands = {key: each for key, each in self._hands.items() if key.queue not in changed}
+        for queue, each in changed.items():
             text = "the queue %s was created again with %d partitions: the consumer consumes these"
-            logger.warning(text, queue, len(hands))
-            earlier = [each for key, each in self._hands.items() if key.queue == queue]
-            others = {key: each for key, each in self._hands.items() if key.queue != queue}
-            self._hands = others | hands
-            self._turns = sorted(self._hands, key=lambda _: uuid.uuid4())
-            for each in earlier:
-                yield from each.partition.reading.release()
+            logger.warning(text, queue, len(each))
+            hands |= each
+        self._hands, self._last = hands, None
+        self._turns = sorted(hands, key=lambda _: uuid.uuid4())
+        for gone in earlier:
+            yield from gone.partition.reading.release()
 
     def _see_records(self) -> Work[Any, None]:
         records = ShareRecords(self._membership.store, self._clock)
@@ -403,7 +332,7 @@ class SharedConsumption(Stepwise):
         self._closed = True
         for hands in self._hands.values():
             hands.return_waiting()
-        self.answer_all(Answer.DONE if acknowledge else Answer.RELEASE)
+        self.answering.answer_all(Answer.DONE if acknowledge else Answer.RELEASE)
         failure: HQueueError | None = None
         try:
             yield from self._write()

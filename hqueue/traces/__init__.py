@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import ConsumedMessage, Message, ReceivedMessage
-from hqueue.runtime.extras import installing
+from hqueue.message import Message, ReceivedMessage
+from hqueue.runtime.extras import needing
 from hqueue.watching.observers import OBSERVERS, observe
 
 if TYPE_CHECKING:
@@ -38,16 +38,10 @@ def enable(tracer_provider: TracerProvider | None = None) -> None:
     Raises:
         InvalidInputError: OpenTelemetry's API is not installed, or traces are enabled already.
     """
-    try:
+    with needing("traces", "opentelemetry", "opentelemetry-api"):
         from opentelemetry.trace import get_tracer  # noqa: PLC0415  (an extra)
 
         from hqueue.traces.spans import Spans  # noqa: PLC0415
-    except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] != "opentelemetry":
-            raise
-        raise InvalidInputError(
-            f"opentelemetry-api is not installed: {installing('traces')}"
-        ) from exc
     if _spans() is not None:
         raise InvalidInputError("traces are enabled already: enable them once in a process")
     observe(Spans(get_tracer("hqueue", tracer_provider=tracer_provider)))
@@ -72,18 +66,7 @@ def processing(*messages: ReceivedMessage) -> Iterator[Span | None]:
     if spans is None or not messages:
         yield None
         return
-    first = messages[0]
-    queue = first.queue if isinstance(first, ConsumedMessage) else ""
-    attributes: dict[str, Any] = {
-        "messaging.system": "hqueue",
-        "messaging.operation.name": "process",
-        "messaging.operation.type": "process",
-    }
-    if queue:
-        attributes["messaging.destination.name"] = queue
-    if len(messages) > 1:
-        attributes["messaging.batch.message_count"] = len(messages)
-    with spans.processing(f"process {queue}".rstrip(), attributes, messages) as span:
+    with spans.consuming(messages) as span:
         yield span
 
 
@@ -92,7 +75,8 @@ def _spans() -> Spans | None:
         return None
     from hqueue.traces.spans import Spans  # noqa: PLC0415  (an extra)
 
-    return next((each for each in OBSERVERS if isinstance(each, Spans)), None)
+    observers = (each.observer for each in OBSERVERS)
+    return next((each for each in observers if isinstance(each, Spans)), None)
 
 
 class Instrumentor:

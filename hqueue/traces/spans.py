@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, use_span
 
 from hqueue.errors import HQueueError
-from hqueue.message import Headers, Message, ReceivedMessage
+from hqueue.message import ConsumedMessage, Headers, Message, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.traces.propagation import (
     BYTES_MAX,
@@ -22,7 +22,7 @@ from hqueue.traces.propagation import (
     injected,
     links_to,
 )
-from hqueue.watching.observers import FIRST_MAX, End, Observer
+from hqueue.watching.observer import FIRST_MAX, End, Observer
 
 __all__ = ["Spans"]
 
@@ -101,6 +101,15 @@ class Spans(Observer):
             f"{answer} {queue or group}", kind=SpanKind.CLIENT, attributes=attributes
         )
         return lambda result, error: _end(span, error)
+
+    def consuming(
+        self, messages: Sequence[ReceivedMessage]
+    ) -> contextlib.AbstractContextManager[Span]:
+        """A span for the block in which a program processes messages that it was given."""
+        first = messages[0]
+        queue = first.queue if isinstance(first, ConsumedMessage) else ""
+        attributes = _attributes("process", "process", queue, len(messages))
+        return self.processing(f"process {queue}".rstrip(), attributes, messages)
 
     @contextlib.contextmanager
     def process(self, subscriber: str, messages: Sequence[ReceivedMessage]) -> Iterator[None]:

@@ -44,14 +44,14 @@ def test_a_clock_is_set_and_the_monotonic_one_is_not(tmp_path: Path) -> None:
                 text=True,
             ) as right,
         ):
-            told = []
+            answers = []
             for process in (faked, right):
                 assert process.stdin is not None
                 assert process.stdout is not None
                 process.stdin.write("\n")
                 process.stdin.flush()
-                told.append(tuple(map(float, process.stdout.readline().split())))
+                answers.append(tuple(map(float, process.stdout.readline().split())))
                 process.stdin.close()
-        (wall_s, monotonic_s), (right_s, right_monotonic_s) = told
+        (wall_s, monotonic_s), (right_s, right_monotonic_s) = answers
         assert wall_s - right_s == pytest.approx(ahead_s, abs=SLACK_S)
         assert monotonic_s - right_monotonic_s == pytest.approx(0, abs=SLACK_S)

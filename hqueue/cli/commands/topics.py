@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -20,9 +20,6 @@ from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
 from hqueue.runtime.only_reads import OnlyReads
 from hqueue.texts.shown import printable
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["register"]
 

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from hqueue import __version__
-from hqueue.errors import InvalidInputError
 from hqueue.rpc.pages import PROMETHEUS_TEXT, Answer, HealthServer
-from hqueue.runtime.extras import installing
+from hqueue.runtime.extras import needing
 
 if TYPE_CHECKING:
     from hqueue.metrics.work import WorkMetrics
@@ -36,14 +35,8 @@ async def serving_metrics(
     if port is None:
         yield None
         return
-    try:
+    with needing("metrics", "prometheus_client", "prometheus_client"):
         from hqueue.metrics.work import WorkMetrics  # noqa: PLC0415  (an extra)
-    except ModuleNotFoundError as exc:
-        if exc.name != "prometheus_client":
-            raise
-        raise InvalidInputError(
-            f"prometheus_client is not installed: {installing('metrics')}"
-        ) from exc
     metrics = WorkMetrics(queue, group, __version__)
 
     async def page() -> Answer:

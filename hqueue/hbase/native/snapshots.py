@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from hqueue.errors import (
     Outcome,
     RequestRefusedError,
+    SnapshotError,
     SnapshotExistsError,
     SnapshotNotFoundError,
     StoreUnavailableError,
@@ -69,7 +70,7 @@ class Snapshots(OnPorts):
                 begun = True
             yield from self._finished(wanted, queue, deadline)
 
-        return self._run(take)
+        return self._run(take, snapshot=name, queue=queue)
 
     def _finished(self, wanted: Any, queue: str, deadline: Deadline) -> Asking[None]:
         """Wait until a snapshot is complete."""
@@ -120,21 +121,26 @@ class Snapshots(OnPorts):
                 if not lost:
                     raise
 
-        return self._run(delete)
+        return self._run(delete, snapshot=name)
 
     @stepwise
     def restore(self, name: str, queue: str) -> Asking[None]:
         """Like `SnapshotPort.restore`."""
         wanted = pb.SnapshotDescription(name=name, table=queue)
         request = pb.RestoreSnapshotRequest(snapshot=wanted)
-        return self._run(Procedure(self._master, "RestoreSnapshot", request, queue).run)
+        return self._run(
+            Procedure(self._master, "RestoreSnapshot", request, queue).run, snapshot=name
+        )
 
-    def _run(self, operation: Callable[[Deadline], Asking[Result]]) -> Asking[Result]:
-        """Carry an operation out within its bound."""
+    def _run(self, operation: Callable[[Deadline], Asking[Result]], **facts: Any) -> Asking[Result]:
+        """Carry an operation out within its bound. Errors about snapshots get these facts."""
         deadline = Deadline(self._clock, self._bound_ms)
 
         @reads_answer
         def attempt() -> Asking[Result]:
-            return (yield from operation(deadline))
+            try:
+                return (yield from operation(deadline))
+            except SnapshotError as exc:
+                raise type(exc)(exc.text, **facts) from exc
 
         return deadline.bound(deadline.insist(attempt))

@@ -46,14 +46,13 @@ def check_archive(
             "sizes out, and set the table's properties",
             table=path,
         )
-    check_table(path, output_format)
+    check_table(path, output_format, checkpoint)
     if checkpoint is None:
         raise InvalidInputError(
             "an archive in a table needs a checkpoint: give a folder, a different one for each "
             "table",
             table=path,
         )
-    check_table(path, output_format, checkpoint)
 
 
 def check_table(table: str, table_format: str, checkpoint: str | None = None) -> None:

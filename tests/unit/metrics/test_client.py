@@ -98,23 +98,24 @@ def test_share_consumers_count_their_answers(
     registry: CollectorRegistry, make_queue: MakeQueue, client: hqueue.Client
 ) -> None:
     queue = make_queue()
-    queue.put([Message("t", b"%d" % index) for index in range(4)])
+    queue.put([Message("t", b"%d" % index) for index in range(5)])
     with hqueue.ShareConsumer(
         queue.name, group="shared", client=client, auto_acknowledge=False
     ) as consumer:
-        done, other, again, left = consumer.poll(10_000)
+        done, other, again, unprocessed, left = consumer.poll(10_000)
         assert consumer.acknowledge(done)
         assert not consumer.acknowledge(done)
         assert consumer.reject(other)
         assert consumer.release(again)
-        assert left.value == b"3"
+        assert consumer.release(unprocessed, counts=False)
+        assert left.value == b"4"
         consumer.commit()
     labels = {"queue": queue.name, "group": "shared"}
     name = "hqueue_client_answered_messages_total"
     found = {each: value(registry, name, answer=each, **labels) for each in ("done", "reject")}
     assert found == {"done": 1, "reject": 1}
-    assert value(registry, name, answer="release", **labels) == 2  # One of them at the end.
-    assert value(registry, "hqueue_client_received_messages_total", **labels) == 4
+    assert value(registry, name, answer="release", **labels) == 3  # One of them at the end.
+    assert value(registry, "hqueue_client_received_messages_total", **labels) == 5
 
 
 def test_listeners_are_measured(registry: CollectorRegistry) -> None:

@@ -110,7 +110,7 @@ class History:
             await asyncio.sleep(max(1.0, self._every_s - took_s))
 
     async def measure(self) -> None:
-        """Measure everything once. It raises no `HQueueError`: what can't be read is left out."""
+        """Measure everything once. A queue or a reader that can't be read is left out."""
         self.left_out = 0
         seen: set[Name] = set()
         names = await self._bounded(self._queues()) or []
