@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hqueue.errors import BufferFullError
 from hqueue.metadata import PartitionKey
@@ -20,13 +20,11 @@ class Answering:
 
     Args:
         membership: the consumer's membership in its group.
-        hands: returns what the consumer has of each partition. A queue that was created again may
-            have fewer partitions than before.
+        hands: what the consumer has of each partition. A queue that was created again may have
+            fewer partitions than before.
     """
 
-    def __init__(
-        self, membership: ShareMembership, hands: Callable[[], Mapping[PartitionKey, Hands]]
-    ) -> None:
+    def __init__(self, membership: ShareMembership, hands: Mapping[PartitionKey, Hands]) -> None:
         self._membership = membership
         self._hands = hands
 
@@ -82,15 +80,15 @@ class Answering:
 
     def answer_all(self, answer: Answer) -> None:
         """Note the same answer for all messages that the program has."""
-        for key, hands in self._hands().items():
+        for key, hands in self._hands.items():
             for each in OBSERVERS if hands.out else ():
                 each.answered(key.queue, self._membership.group, _named(answer), len(hands.out))
             hands.answer_all(answer)
 
     def _held(self, messages: Sequence[AcquiredMessage]) -> list[Hands | None]:
         """What the consumer has of each message's partition; None if the partition is gone."""
-        hands = self._hands()
-        return [hands.get(PartitionKey(each.queue, each.partition)) for each in messages]
+        keys = (PartitionKey(each.queue, each.partition) for each in messages)
+        return [self._hands.get(key) for key in keys]
 
     def _report(
         self, messages: Sequence[AcquiredMessage], noted: Sequence[bool], answer: str

@@ -60,8 +60,6 @@ class SharedConsumption(Stepwise):
         self._hands: dict[PartitionKey, Hands] = {}
         self._turns: list[PartitionKey] = []
         """The partitions, in the order in which they are asked for messages."""
-        self.answering = Answering(membership, lambda: self._hands)
-        """Takes the answers of the program."""
         self._last: PartitionKey | None = None
         """The partition whose messages were handed out last."""
         self._looked_ms = self._checked_ms = clock.monotonic_ms()
@@ -84,6 +82,11 @@ class SharedConsumption(Stepwise):
         self.process.check()
         if self._closed:
             raise ClosedError("the consumer was closed")
+
+    @property
+    def answering(self) -> Answering:
+        """Takes the answers of the program, for what the consumer has now."""
+        return Answering(self._membership, self._hands)
 
     @property
     def partitions(self) -> list[PartitionKey]:

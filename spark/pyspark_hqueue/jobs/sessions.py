@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_hqueue.jobs.failures import JobError, first_line
+from pyspark_hqueue.reading.py4j_logs import no_py4j_interrupts
 from pyspark_hqueue.reading.pythons import check_data_source, check_tasks
 
 __all__ = ["separate_session", "spark_session"]
@@ -60,7 +60,7 @@ def spark_session(
     for key, value in {**own, **(conf or {})}.items():
         builder = builder.config(key, value)
     keeping = _errors_kept() if quiet else contextlib.nullcontext(contextlib.nullcontext())
-    with _interrupts_unlogged(), keeping as starting:
+    with no_py4j_interrupts(), keeping as starting:
         try:
             with starting:
                 spark = builder.getOrCreate()
@@ -77,25 +77,6 @@ def spark_session(
         finally:
             if there is None:
                 spark.stop()
-
-
-@contextlib.contextmanager
-def _interrupts_unlogged() -> Iterator[None]:
-    """Keep py4j from logging the traceback of a `KeyboardInterrupt`, which it raises, too."""
-    root = logging.getLogger()  # py4j uses no logger of its own for this.
-    root.addFilter(_is_no_interrupt)
-    try:
-        yield
-    finally:
-        root.removeFilter(_is_no_interrupt)
-
-
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    return not (
-        record.module == "java_gateway"
-        and record.exc_info is not None
-        and record.exc_info[0] is KeyboardInterrupt
-    )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What watches a process may raise anything: no put, poll or answer, and no listener fails by it."""
+"""What watches a process may raise anything: no put, poll, answer or listener fails by it."""
 
 from __future__ import annotations
 
