@@ -28,6 +28,7 @@ from hqueue.local.lifecycle import start_profile
 
 from .disks import PROGRAMS, can_have_disks, disks_at
 from .hosts import Hosts, can_have_hosts, hosts_apart
+from .parts import PartsError, folder_of, part_after
 from .picture import draw
 from .power_faults import disk_folders
 from .report import figures, missing, summary
@@ -64,6 +65,13 @@ def main(
             "none, where root can have them, for native.",
         ),
     ] = None,
+    part: Annotated[
+        int | None,
+        typer.Option(
+            help="Which part of a long run this is, from 1 on: the schedule goes on where the part "
+            "before it ended, whose report is in the same folder.",
+        ),
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only print how the schedule begins.")
     ] = False,
@@ -85,15 +93,22 @@ def main(
     for name in (*chosen, *left_out):
         if name not in (known if name in chosen else FAULTS):
             raise typer.BadParameter(f"{name}: the faults of {hbase} are {', '.join(known)}")
+    if part is not None and seed is None:
+        raise typer.BadParameter("--part takes --seed: all parts of a run have the same")
     seed = random.randrange(10**6) if seed is None else seed
+    try:
+        this_part = part_after(folder, seed, part, chosen) if part is not None else None
+    except PartsError as exc:
+        raise typer.BadParameter(str(exc)) from exc
     if plan:
-        for track in schedule(seed, chosen):
+        for track in schedule(seed, chosen, this_part.planned if this_part else {}):
             typer.echo(f"{track.name}:")
             for item in itertools.islice(track.planned, PLANNED_SHOWN):
                 typer.echo(item)
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that all processes are ended.
-    result = _run(Options(seed, duration, chosen, folder / f"faults-{seed}", hbase, apart, power))
+    report = folder / folder_of(seed, part)
+    result = _run(Options(seed, duration, chosen, report, hbase, apart, power, this_part))
     raise typer.Exit(1 if result.violations else 3 if result.failures or missing(result) else 0)
 
 
@@ -109,7 +124,7 @@ def _run(options: Options) -> Result:
         typer.echo(f"{time.monotonic() - began:7.1f} s  {text}")
 
     nothing = contextlib.nullcontext()
-    say(f"seed {options.seed}; starting a cluster, {options.hbase}")
+    say(f"seed {options.chosen_by}; starting a cluster, {options.hbase}")
     try:
         with (
             tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,

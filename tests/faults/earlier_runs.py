@@ -8,6 +8,7 @@ from typing import Any
 __all__ = ["fuzzed_on", "runs_on"]
 
 _ROWS = {
+    "clusters, one after the other": ("parts",),
     "seconds": ("duration_s",),
     "puts: ok": ("puts", "ok"),
     "puts: fail": ("puts", "fail"),

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from .earlier_runs import fuzzed_on, runs_on
+from .parts import PartsError, whole_runs
 from .report import ALL_KINDS
 from .schedule import FAULTS
 
@@ -143,7 +144,9 @@ At most one fault of the servers, one of the producers, one of the workers and s
 the consumers, one of the hubs and their clients, and one of the share consumers is under way at a
 time. The seed alone determines the schedule; all kinds occur once before any occurs twice. A fault
 that had no effect is not counted, and a run in which some kind never had an effect counts as
-failed.
+failed. A long run may be stopped between its parts: each part begins with a fresh cluster and is
+judged whole, and the schedule goes on where the part before it ended. The table adds up the parts
+of a seed.
 
 The longest stall is the longest time in which some partition accepted no put from any producer,
 during a fault or just after it. The machine has two cores, and other runs or tests ran at the same
@@ -247,11 +250,14 @@ make test-faults FAULTS='--no-apart'                  # without faults of the ne
 make test-faults FAULTS='--no-power'                  # without losses of power
 python -m tests.faults.losses --cuts 5                # what each durability loses, and costs
 python -m tests.faults --seed 1 --plan                # only show what would happen
+python -m tests.faults --seed 9 --duration 1500 --part 1   # a long run, part by part
+python -m tests.faults --seed 9 --duration 1500 --part 2   # it goes on where part 1 ended
 make fuzz FUZZ='--seed 1 --duration 600'
 python -m tests.strangers --seconds 180
 python -m tests.strangers.quotas --seconds 60
 python -m tests.faults.page reports/faults-* --fuzz reports/fuzz-1.json   # write this page
 python -m tests.faults.page reports/faults-7 --add                        # add a run to it
+python -m tests.faults.page reports/faults-9-part-* --add                 # add up all its parts
 ```
 
 The command prints the seed, each fault as it happens, and the verdict. `reports/faults-SEED/` has
@@ -304,6 +310,7 @@ def _run_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
         found = [value(run) for run in runs]
         return [title, *("–" if each is None else f"{each:,}" for each in found)]
 
+    yield row("clusters, one after the other", lambda run: run.get("parts", 1))
     yield row("seconds", lambda run: run["duration_s"])
     for outcome in ("ok", "fail", "unknown"):
         yield row(f"puts: {outcome}", lambda run, key=outcome: run["puts"][key])  # type: ignore[misc]
@@ -358,14 +365,19 @@ def main(
     """Write the page, and copy the first run's picture beside it unless runs are added."""
     path = docs / "reliability.md"
     before = path.read_text()
-    runs = [json.loads((folder / "figures.json").read_text()) for folder in folders]
+    reported = [json.loads((folder / "figures.json").read_text()) for folder in folders]
+    try:
+        runs = whole_runs(reported)
+    except PartsError as exc:
+        raise typer.BadParameter(str(exc)) from exc
     if add:
         seeds = {run["seed"] for run in runs}
         kept = runs_on(before)
         runs = [*(run for run in kept if run["seed"] not in seeds), *runs]
     seed = runs[0]["seed"]
     if not add:
-        shutil.copy(folders[0] / "timeline.png", docs / f"reliability-seed-{seed}.png")
+        pictured = next(f for f, run in zip(folders, reported, strict=True) if run["seed"] == seed)
+        shutil.copy(pictured / "timeline.png", docs / f"reliability-seed-{seed}.png")
     fuzzed = json.loads(fuzz.read_text()) if fuzz else fuzzed_on(before)
     path.write_text(page(runs, seed, fuzzed))
 

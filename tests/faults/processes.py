@@ -61,7 +61,7 @@ class Processes:
 
     def __init__(
         self,
-        seed: int,
+        seed: int | str,
         queue: str,
         folder: Path,
         settings: Mapping[str, object],

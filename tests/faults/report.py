@@ -66,8 +66,11 @@ def figures(result: Result) -> dict[str, object]:
     faults = collections.Counter(event.fault for event in result.events if not event.problem)
     violations = collections.Counter(violation.kind for violation in result.violations)
     longest = stalls(result)
+    part = result.options.part
+    took_place = [kind for kind in faults if faults[kind]]
     return {
         "seed": result.options.seed,
+        **(part.figures([e.fault for e in result.events], took_place) if part else {}),
         "duration_s": round(result.ended_s - result.began_s),
         "puts": {outcome: outcomes[outcome] for outcome in ("ok", "fail", "unknown")},
         "messages": sum(map(len, history.final.values())),
@@ -124,10 +127,19 @@ def summary(result: Result) -> str:
         verdict = "proves nothing: " + "; ".join(
             [*result.failures, *(f"no {kind} took place" for kind in missing(result))]
         )
-    return "\n".join([*lines, f"seed {result.options.seed}: {verdict}"])
+    if result.options.part and (kinds := _to_come(result)):
+        lines.append(f"in no part so far: {', '.join(kinds)}")
+    return "\n".join([*lines, f"seed {result.options.chosen_by}: {verdict}"])
 
 
 def missing(result: Result) -> list[str]:
-    """The kinds of faults that were wanted, and never took place."""
+    """The kinds of faults that were wanted and never took place. A part alone need not have any."""
+    return [] if result.options.part else _to_come(result)
+
+
+def _to_come(result: Result) -> list[str]:
+    """The kinds that did not take place: in all parts so far, if it is a part."""
     done = {event.fault for event in result.events if not event.problem}
+    if result.options.part:
+        done |= result.options.part.came
     return [kind for kind in result.options.faults if kind not in done]

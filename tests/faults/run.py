@@ -23,6 +23,7 @@ from .history import History, Recorder, load, now_s
 from .hosts import Hosts
 from .nemesis import Event, Nemesis, insist
 from .network_faults import NetworkFaults
+from .parts import Part
 from .power_faults import PowerFaults
 from .process_faults import ProcessFaults
 from .processes import Processes
@@ -79,13 +80,14 @@ class Options:
 
     Args:
         seed: of the schedule of faults, and of what processes choose.
-        duration_s: of the faults, or longer until each kind has come; draining and checking come
-            on top.
+        duration_s: of the faults, or longer until each kind has come, unless it is a part; draining
+            and checking come on top.
         faults: the kinds of faults.
         folder: for histories and report.
         hbase: how HBase is spoken to: natively, or over gateways.
         apart: whether each server has a host of its own, so that the network between can be cut.
         power: whether each server that stores anything has a disk of its own.
+        part: which part of a long run it is, if it is one.
     """
 
     seed: int
@@ -95,6 +97,12 @@ class Options:
     hbase: str = NATIVE
     apart: bool = False
     power: bool = False
+    part: Part | None = None
+
+    @property
+    def chosen_by(self) -> str:
+        """What decides what processes choose: each part of a run has processes of its own."""
+        return f"{self.seed}" if self.part is None else f"{self.seed} part {self.part.number}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +155,7 @@ def run(
         client.create_queue(shares_queue(name), partitions=SHARES_PARTITIONS, **durable)
         settings = ways.settings()
         processes = Processes(
-            options.seed,
+            options.chosen_by,
             name,
             options.folder,
             {
@@ -187,7 +195,9 @@ def run(
         try:
             with watch, cursors:
                 processes.start_all()
-                nemesis.run(schedule(options.seed, options.faults), options.duration_s)
+                done = options.part.planned if options.part else {}
+                tracks = schedule(options.seed, options.faults, done)
+                nemesis.run(tracks, options.duration_s, all_kinds=options.part is None)
                 say("draining")
                 servers.heal()
                 insist(lambda: client.enable_queue(name), say)

@@ -9,8 +9,9 @@ them.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from .fault import (
     GATEWAYS,
@@ -225,13 +226,27 @@ def kinds(hbase: str, *, apart: bool, power: bool = False, clocks: bool = False)
     ]
 
 
-def schedule(seed: int, faults: Collection[str]) -> list[Track]:
+def schedule(
+    seed: int, faults: Collection[str], done: Mapping[str, int] | None = None
+) -> list[Track]:
     """The tracks that these faults need.
 
     On each all kinds come once, in a random order, before any comes twice.
+
+    Args:
+        seed: decides all of it.
+        faults: the kinds.
+        done: how many of a track's faults have been carried out: it goes on with the next one.
     """
+    done = done or {}
     return [
-        Track(name, found, _planned(random.Random(f"{seed} {name}"), found))
+        Track(
+            name,
+            found,
+            itertools.islice(
+                _planned(random.Random(f"{seed} {name}"), found), done.get(name, 0), None
+            ),
+        )
         for name in TRACKS
         if (found := [kind for kind in FAULTS if kind in faults and FAULTS[kind].track == name])
     ]

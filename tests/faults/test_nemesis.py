@@ -75,7 +75,13 @@ def test_what_never_works_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: Planned) -> Harm:
         raise NotDoneError("no such server")
 
-    monkeypatch.setattr(module, "EXTRA_S", 0.2)
+    monkeypatch.setattr(module, "EXTRA_EACH_S", 0.2)
     nemesis = Nemesis({"a": fail}, lambda _: None)
     nemesis.run([endless("a")], 0)
     assert {event.problem for event in nemesis.events} == {"no such server"}
+
+
+def test_a_part_ends_with_its_time_whatever_has_come() -> None:
+    nemesis = Nemesis({"a": lambda _: Harm("")}, lambda _: None)
+    nemesis.run([endless("a")], 0, all_kinds=False)
+    assert nemesis.events == []

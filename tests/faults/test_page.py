@@ -6,6 +6,7 @@ from typing import Any
 
 from .earlier_runs import fuzzed_on, runs_on
 from .page import page
+from .parts import whole_runs
 from .report import ALL_KINDS
 from .schedule import FAULTS
 
@@ -27,6 +28,8 @@ def run(seed: int, lost: int) -> dict[str, Any]:
         "published": 2_000,
         "listened": 4_000,
         "shared": 1_500,
+        "failures": 0,
+        "takeovers_s": [],
         "violations": {**dict.fromkeys(ALL_KINDS, 0), "lost": lost},
         "longest_stall_s": {"kill-meta": 12.5},
     }
@@ -63,3 +66,18 @@ def test_a_page_is_written_again_from_what_it_shows_with_runs_added() -> None:
     more = page([*runs_on(text), run(3, 0)], 1, fuzzed_on(text))
     assert "| **lost** | 0 | 7 | 0 |" in more
     assert "30 minutes of 3 runs" in more
+
+
+def test_the_parts_of_a_run_are_added_up_in_one_column() -> None:
+    parts = [
+        {**run(9, 0), "part": 2, "longest_stall_s": {"compact": 3.0}},
+        {**run(9, 1), "part": 1},
+    ]
+    text = page(whole_runs([run(1, 0), *parts]), 1, {"seed": 9, "targets": {"cells": CELLS}})
+    assert "| clusters, one after the other | 1 | 2 |" in text
+    assert "| seconds | 600 | 1,200 |" in text
+    assert "| puts: ok | 1,000 | 2,000 |" in text
+    assert "| **lost** | 0 | 1 |" in text
+    assert "| `kill-meta` | 2 (12.5 s) | 4 (12.5 s) |" in text
+    assert "| `compact` | 2 | 4 (3.0 s) |" in text
+    assert page(runs_on(text), 1, fuzzed_on(text)) == text
