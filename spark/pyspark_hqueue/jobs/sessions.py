@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Mapping
 
 from py4j.protocol import Py4JError
@@ -70,6 +72,9 @@ def spark_session(
                 "it can reach, and access to the jars that spark.jars.packages names",
                 reason=first_line(str(exc)),
             ) from exc
+        except BaseException as exc:
+            _end_processes_of(exc)
+            raise
         try:
             check_tasks(spark)
             check_data_source(spark)
@@ -77,6 +82,20 @@ def spark_session(
         finally:
             if there is None:
                 spark.stop()
+
+
+def _end_processes_of(exc: BaseException) -> None:
+    """End the processes that were being started when the exception broke in.
+
+    Spark's own process ends with the program that started it, but not if the program is
+    interrupted while it starts: the process then fails to write down its port, and waits for ever.
+    PySpark keeps it in a variable of the call alone.
+    """
+    for frame, _ in traceback.walk_tb(exc.__traceback__):
+        for value in frame.f_locals.values():
+            if isinstance(value, subprocess.Popen) and value.poll() is None:
+                value.kill()
+                value.wait()
 
 
 @contextlib.contextmanager
@@ -87,7 +106,7 @@ def _errors_kept() -> Iterator[contextlib.AbstractContextManager[None]]:
     with tempfile.TemporaryFile() as kept:
         try:
             yield _stderr_into(kept.fileno())
-        except BaseException:
+        except Exception:
             kept.seek(0)
             sys.stderr.write(kept.read().decode(errors="replace"))
             raise

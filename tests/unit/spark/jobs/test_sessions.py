@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayClient
+from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
 from pyspark_hqueue.jobs.failures import JobError
@@ -45,3 +50,28 @@ def test_an_interrupt_while_spark_starts_is_not_logged(
     with pytest.raises(KeyboardInterrupt), spark_session("test"):
         pass
     assert [record.message for record in caplog.records] == ["another error"]
+
+
+def test_an_interrupt_while_spark_starts_ends_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            started.append(self)
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    launcher = tmp_path / "bin" / "spark-submit"
+    launcher.parent.mkdir()
+    launcher.write_text("#!/bin/sh\nexec sleep 60\n")
+    launcher.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setattr(java_gateway, "Popen", Started)
+    monkeypatch.setattr(java_gateway.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt), spark_session("test"):
+        pass
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
