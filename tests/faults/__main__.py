@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,7 @@ from .report import figures, missing, summary
 from .run import Options, Result, Surroundings, run
 from .schedule import FAULTS, GATEWAYS, NATIVE, kinds, schedule
 from .server_clocks import ServerClocks, can_set_clocks
+from .together import AT_ONCE, can_draw
 
 ZOOKEEPERS = 3
 PLANNED_SHOWN = 30
@@ -88,11 +90,7 @@ def main(
     if power is None:
         power = hbase == NATIVE and can_have_disks()
     known = kinds(hbase, apart=apart, power=power, clocks=can_set_clocks())
-    left_out = _names(without)
-    chosen = [name for name in _names(faults) or known if name not in left_out]
-    for name in (*chosen, *left_out):
-        if name not in (known if name in chosen else FAULTS):
-            raise typer.BadParameter(f"{name}: the faults of {hbase} are {', '.join(known)}")
+    chosen = _chosen(_names(faults) or known, _names(without), known)
     if part is not None and seed is None:
         raise typer.BadParameter("--part takes --seed: all parts of a run have the same")
     seed = random.randrange(10**6) if seed is None else seed
@@ -110,6 +108,18 @@ def main(
     report = folder / folder_of(seed, part)
     result = _run(Options(seed, duration, chosen, report, hbase, apart, power, this_part))
     raise typer.Exit(1 if result.violations else 3 if result.failures or missing(result) else 0)
+
+
+def _chosen(wanted: Sequence[str], without: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The kinds of a run, of those that are known; each of the others must be some kind."""
+    chosen = [name for name in wanted if name not in without]
+    for name in (*chosen, *without):
+        if name not in (known if name in chosen else FAULTS):
+            raise typer.BadParameter(f"{name}: the faults here are {', '.join(known)}")
+    for name in AT_ONCE.keys() & chosen:
+        if not can_draw(AT_ONCE[name], chosen):
+            raise typer.BadParameter(f"{name} takes other kinds beside it that may be at once")
+    return chosen
 
 
 def _names(text: str) -> list[str]:

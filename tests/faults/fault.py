@@ -34,6 +34,7 @@ class Fault:
         apart: whether it needs servers on hosts that are apart.
         power: whether it needs servers with disks of their own.
         clocks: whether it needs servers with clocks of their own.
+        often: how many times it comes while others come once.
     """
 
     name: str
@@ -44,3 +45,4 @@ class Fault:
     apart: bool = False
     power: bool = False
     clocks: bool = False
+    often: int = 1

@@ -14,6 +14,8 @@ import os
 import random
 import shutil
 import subprocess
+import threading
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -53,7 +55,7 @@ def can_have_hosts() -> bool:
 
 
 class Hosts:
-    """Hosts, and what cuts them from each other. Thread-safe: each cut is a rule of its own.
+    """Hosts, and what cuts them from each other. Thread-safe. Cuts may overlap.
 
     Args:
         prefix: of the names of their namespaces.
@@ -69,6 +71,8 @@ class Hosts:
         self._addresses = {name: f"{network}.{n}" for n, name in enumerate(names, 1)}
         self._addresses[CLIENTS] = f"{network}.{CLIENTS_AT}"
         self._link = f"{prefix[:11]}-out"
+        self._changing = threading.Lock()
+        self._cuts: Counter[tuple[str, str]] = Counter()
 
     def of_cluster(self) -> ClusterHosts:
         """Where the processes of a cluster run."""
@@ -130,20 +134,27 @@ class Hosts:
 
     def cut(self, sources: Collection[str], targets: Collection[str]) -> None:
         """Drop all that goes from these hosts to those, until it is mended. One way."""
-        for rule in self._rules(sources, targets):
-            _ip("-n", self._router, "rule", "add", *rule)
+        with self._changing:
+            for pair in _pairs(sources, targets):
+                self._cuts[pair] += 1
+                if self._cuts[pair] == 1:
+                    self._rule("add", *pair)
 
     def mend(self, sources: Collection[str], targets: Collection[str]) -> None:
-        """Undo a `cut`."""
-        for rule in self._rules(sources, targets):
-            _ip("-n", self._router, "rule", "del", *rule)
+        """Undo a `cut`. What another one has cut as well stays cut until that is mended, too."""
+        with self._changing:
+            for pair in _pairs(sources, targets):
+                self._cuts[pair] -= 1
+                if self._cuts[pair] == 0:
+                    self._rule("del", *pair)
 
-    def _rules(self, sources: Collection[str], targets: Collection[str]) -> list[tuple[str, ...]]:
-        return [
-            ("from", self._addresses[source], "to", self._addresses[target], "blackhole")
-            for source, target in itertools.product(sources, targets)
-            if source != target
-        ]
+    def _rule(self, change: str, source: str, target: str) -> None:
+        way = ("from", self._addresses[source], "to", self._addresses[target])
+        _ip("-n", self._router, "rule", change, *way, "blackhole")
+
+
+def _pairs(sources: Collection[str], targets: Collection[str]) -> list[tuple[str, str]]:
+    return [(one, other) for one, other in itertools.product(sources, targets) if one != other]
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ class NetworkFaults:
         self._servers = servers
         kinds: dict[str, Callable[[Planned], Harm]] = {
             "cut-off-regionserver": lambda item: self.cut_off(servers.holder(item)),
-            "cut-off-datanode": lambda item: self.cut_off(self._chosen(item, "datanode")),
+            "cut-off-datanode": lambda item: self.cut_off(servers.datanode(item)),
             "cut-off-zookeeper": lambda _: self.cut_off(*servers.zookeepers),
             "cut-off-master": lambda _: self.cut_off("master"),
             "cut-from-zookeeper": lambda item: self.cut_apart(
@@ -49,10 +49,6 @@ class NetworkFaults:
             "flap-regionserver": self._flap,
         }
         self.kinds = {name: servers.healed(begin) for name, begin in kinds.items()}
-
-    def _chosen(self, item: Planned, kind: str) -> str:
-        names = [name for name in self._hosts.names if name.startswith(kind)]
-        return names[item.target % len(names)]
 
     def cut_off(self, *names: str) -> Harm:
         """Cut hosts from all others, and from clients, but not from each other."""

@@ -140,13 +140,16 @@ their numbers: a fault of one request does not affect the others on its connecti
 connection is cut. Requests to the master bypass the proxies, and so do the suite's own requests to
 region servers (for the location of `hbase:meta`, and for compactions).
 
-At most one fault of the servers, one of the producers, one of the workers and subscribers, one of
-the consumers, one of the hubs and their clients, and one of the share consumers is under way at a
-time. The seed alone determines the schedule; all kinds occur once before any occurs twice. A fault
-that had no effect is not counted, and a run in which some kind never had an effect counts as
-failed. A long run may be stopped between its parts: each part begins with a fresh cluster and is
-judged whole, and the schedule goes on where the part before it ended. The table adds up the parts
-of a seed.
+Faults of the servers, of the producers, of the workers and subscribers, of the consumers, of the
+hubs and their clients, and of the share consumers are under way beside each other: one of each at a
+time. Of the servers, there are also two and three faults at once. The seed draws which, within
+[limits](../tests/faults/together.py) that leave the promises able to hold: of three data nodes at
+most two are gone, and at most one loses power or has wrong bits. The seed alone determines the
+schedule: all kinds occur once before any occurs twice, except these sets, of which six and three
+occur. A fault that had no effect is not counted, and a run in which some kind never had an effect
+counts as failed. A long run may be stopped between its parts: each part begins with a fresh cluster
+and is judged whole, and the schedule goes on where the part before it ended. The table adds up the
+parts of a seed.
 
 The longest stall is the longest time in which some partition accepted no put from any producer,
 during a fault or just after it. The machine has two cores, and other runs or tests ran at the same

@@ -15,6 +15,7 @@ from hqueue.errors import CorruptLogError
 from .checker import Violation, check
 from .checkpoints import CheckpointWatch
 from .clock_faults import ClockFaults
+from .connection_faults import ConnectionFaults
 from .delivery_checker import check_deliveries
 from .disks import Disk
 from .ensemble_faults import EnsembleFaults
@@ -38,6 +39,7 @@ from .share_faults import ShareFaults, before_each
 from .share_history import ShareHistory
 from .share_log import read_shares
 from .specification import DELIVERED, DRAINED, STOP, shares_queue, topics_queue
+from .together_faults import TogetherFaults
 from .topic_checker import check_topics
 from .topic_faults import TopicFaults
 from .topic_history import TopicHistory
@@ -168,20 +170,25 @@ def run(
             },
             ways=ways.addresses,
         )
-        servers = ServerFaults(server, client, name, ways, fill=processes.fill, say=say)
+        servers = ServerFaults(server, client, name, fill=processes.fill, say=say)
         producers = ProducerFaults(processes, options.folder)
         network = NetworkFaults(around.hosts, servers) if around.hosts else None
         power = PowerFaults(around.disks, server, servers).kinds if around.disks else {}
         ensemble = EnsembleFaults(server, servers, network)
         clocks = ClockFaults(around.clocks, servers, ensemble).kinds if around.clocks else {}
+        of_servers = {
+            **servers.kinds,
+            **ConnectionFaults(ways, servers, say).kinds,
+            **(network.kinds if network else {}),
+            **ensemble.kinds,
+            **power,
+            **clocks,
+            **RotFaults(server, servers, ensemble, say).kinds,
+        }
         nemesis = Nemesis(
             {
-                **servers.kinds,
-                **(network.kinds if network else {}),
-                **ensemble.kinds,
-                **power,
-                **clocks,
-                **RotFaults(server, servers, ensemble, say).kinds,
+                **of_servers,
+                **TogetherFaults(of_servers, servers).kinds,
                 **producers.kinds,
                 **ProcessFaults(processes, options.folder).kinds,
                 **TopicFaults(processes.hubs, topics_queue(name), client).kinds,

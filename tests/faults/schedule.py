@@ -1,9 +1,8 @@
 """When which fault comes: drawn from the seed alone, so the same seed gives the same schedule.
 
-There are six tracks. At most one fault of the servers, one of the producers, one of the workers
-and subscribers, one of the consumers, one of the hubs and whom they serve, and one of the share
-consumers is under way at a time; on each track they come one after the other, with a calm between
-them.
+There are six tracks: faults of the servers, of the producers, of the workers and subscribers, of
+the consumers, of the hubs and whom they serve, and of the share consumers. On each track they come
+one after the other, with a calm between them; those of the servers also two and three at once.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from .fault import (
     Fault,
 )
 from .server_kinds import SERVER_KINDS
+from .together import AT_ONCE, drawn
 
 __all__ = [
     "FAULTS",
@@ -177,6 +177,7 @@ class Planned:
         lasts_s: for how long it lasts.
         target: a number from which the one is chosen that it harms.
         change: from -1 to 1, where it may go either way.
+        at_once: those that it is made of, for several at once.
     """
 
     fault: str
@@ -184,12 +185,12 @@ class Planned:
     lasts_s: float
     target: int
     change: float
+    at_once: tuple[Planned, ...] = ()
 
     def __str__(self) -> str:
-        return (
-            f"after {self.after_s:4.1f} s  {self.fault:20} for {self.lasts_s:4.1f} s  "
-            f"target {self.target % 1_000:3}  change {self.change:+.2f}"
-        )
+        several = " and ".join(f"{one.fault} {one.target % 1_000}" for one in self.at_once)
+        what = several or f"target {self.target % 1_000:3}  change {self.change:+.2f}"
+        return f"after {self.after_s:4.1f} s  {self.fault:20} for {self.lasts_s:4.1f} s  {what}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +200,7 @@ class Track:
     Args:
         name: whom they harm.
         faults: their kinds.
-        planned: each kind as often as the others, without an end.
+        planned: each kind as often as the others, several at once more often, without an end.
     """
 
     name: str
@@ -231,7 +232,7 @@ def schedule(
 ) -> list[Track]:
     """The tracks that these faults need.
 
-    On each all kinds come once, in a random order, before any comes twice.
+    On each all kinds come as often as they do in a round, in a random order, before the next round.
 
     Args:
         seed: decides all of it.
@@ -253,12 +254,23 @@ def schedule(
 
 
 def _planned(rng: random.Random, kinds: list[str]) -> Iterator[Planned]:
+    often = [FAULTS[name].often for name in kinds]
     while True:
-        for name in rng.sample(kinds, len(kinds)):
-            yield Planned(
-                name,
-                rng.uniform(*CALM_S),
-                rng.uniform(*FAULTS[name].lasts_s),
-                rng.randrange(2**32),
-                rng.uniform(-1, 1),
-            )
+        for name in rng.sample(kinds, sum(often), counts=often):
+            item = _drawn(rng, name, rng.uniform(*CALM_S))
+            if name in AT_ONCE:
+                names = drawn(rng, AT_ONCE[name], kinds)
+                several = tuple(_drawn(rng, each, 0.0) for each in names)
+                lasts_s = max(each.lasts_s for each in several)
+                item = dataclasses.replace(item, lasts_s=lasts_s, at_once=several)
+            yield item
+
+
+def _drawn(rng: random.Random, name: str, after_s: float) -> Planned:
+    return Planned(
+        name,
+        after_s,
+        rng.uniform(*FAULTS[name].lasts_s),
+        rng.randrange(2**32),
+        rng.uniform(-1, 1),
+    )

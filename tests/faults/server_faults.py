@@ -1,24 +1,22 @@
-"""What the nemesis does to servers and connections."""
+"""What the nemesis does to servers."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from hqueue import Client
 from hqueue.errors import LocalServerError
 from hqueue.local import LocalServer
-from tests.support.proxy import Fate
 
 from .history import now_s
 from .nemesis import Harm, NotDoneError, insist
 from .regions import Regions
 from .schedule import Planned
-from .ways import Ways
 
 __all__ = ["ServerFaults", "start_apart"]
 
@@ -36,8 +34,7 @@ LOG_LINES = 5_000
 
 
 class ServerFaults:
-    """Faults of region servers, gateways, data nodes, the master, ZooKeeper, connections and the
-    table.
+    """Faults of region servers, gateways, data nodes, the master, ZooKeeper and the table.
 
     A server that is down because of a fault is brought up again when it ends. One that won't come
     up is tried again before the next fault: the rest of the cluster goes on, as it must.
@@ -46,7 +43,6 @@ class ServerFaults:
         server: the cluster.
         client: a client that does not go through the proxies.
         queue: the queue.
-        ways: the proxies that producers and readers connect to.
         fill: writes megabytes into a partition, within a time.
         say: called with what happens.
     """
@@ -56,7 +52,6 @@ class ServerFaults:
         server: LocalServer,
         client: Client,
         queue: str,
-        ways: Ways,
         *,
         fill: Callable[[int, float], None],
         say: Callable[[str], None],
@@ -64,7 +59,6 @@ class ServerFaults:
         self._server = server
         self._client = client
         self._queue = queue
-        self._ways = ways
         self._regions = Regions(server.settings(gateways=()))
         self._fill = fill
         self._say = say
@@ -77,6 +71,11 @@ class ServerFaults:
             process.name for process in server.processes if process.name.startswith("zookeeper")
         ]
         """The names of ZooKeeper's servers."""
+        self._datanodes = [
+            process.name for process in server.processes if process.name.startswith("datanode")
+        ]
+        self._picked: set[str] = set()
+        self._located: Sequence[str] | None = None
         self._whole_s = now_s()
         self.deposed: list[tuple[float, float]] = []
         """When a region server may have answered that had lost its regions and not noticed."""
@@ -84,9 +83,9 @@ class ServerFaults:
             name: self.healed(begin)
             for name, begin in (
                 ("kill-regionserver", lambda item: self.killed(self.holder(item))),
-                ("kill-meta", lambda _: self.killed(self._holder_of_meta())),
+                ("kill-meta", lambda item: self.killed(self._holder_of_meta(item))),
                 ("kill-gateway", lambda item: self.killed(*_gateways(item))),
-                ("kill-datanode", lambda item: self.killed(f"datanode-{_host(item)}")),
+                ("kill-datanode", lambda item: self.killed(self.datanode(item))),
                 ("pause-regionserver", self._pause_region_server),
                 ("pause-gateway", lambda item: self._paused(*_gateways(item))),
                 ("restart-master", lambda _: self.killed("master")),
@@ -94,15 +93,18 @@ class ServerFaults:
                 ("kill-namenode", lambda _: self.killed("namenode")),
                 ("kill-all", self._kill_all),
                 ("move-regions", self._move_regions),
-                ("cut-connections", self._cut_connections),
-                ("delay-connections", self._delay_connections),
                 ("disable-queue", self._disable_queue),
                 ("compact", self._compact),
             )
         }
 
     def heal(self) -> None:
-        """Bring up whatever is not: left by a fault, or ended by itself."""
+        """Bring up whatever is not: left by a fault, or ended by itself. Not while several faults
+        are under way.
+        """
+        if self._located is not None:
+            return
+        self._picked.clear()
         for process in self._server.processes:
             if process.paused:
                 self._server.resume(process.name)
@@ -121,6 +123,34 @@ class ServerFaults:
             return begin(item)
 
         return healed
+
+    @contextlib.contextmanager
+    def several(self) -> Iterator[None]:
+        """Several faults are under way, each of other servers: nothing is brought up for the next
+        one. What they choose from is what was there before the first.
+        """
+        self._located = self._holders()
+        try:
+            yield
+        finally:
+            self._located = None
+
+    def pick(self, names: Sequence[str], item: Planned) -> str:
+        """One of these servers, other than those that faults under way harm.
+
+        Raises:
+            NotDoneError: faults harm all of them already.
+        """
+        left = [name for name in names if name not in self._picked]
+        if not left:
+            raise NotDoneError(f"all are harmed already: {', '.join(names)}")
+        chosen = left[item.target % len(left)]
+        self._picked.add(chosen)
+        return chosen
+
+    def datanode(self, item: Planned) -> str:
+        """A data node."""
+        return self.pick(self._datanodes, item)
 
     def restart(self, name: str) -> None:
         """Bring up a process that is down; one that won't come up is tried again later."""
@@ -179,9 +209,15 @@ class ServerFaults:
         return Harm(" ".join(names), mend)
 
     def holder(self, item: Planned) -> str:
-        """The region server that holds one of the partitions."""
+        """A region server that holds one of the partitions; another one if all these are harmed."""
+        holders = self._holders() if self._located is None else self._located
+        whole = [name for name in holders if name not in self._picked]
+        return self.pick(whole or list(self._region_servers.values()), item)
+
+    def _holders(self) -> list[str]:
+        """For each partition the region server that holds it."""
         located = insist(lambda: self._client.locations(self._queue), self._say)
-        return self._region_servers[located[item.target % len(located)].host]
+        return [self._region_servers[each.host] for each in located]
 
     def deposing(self, harm: Harm) -> Harm:
         """A fault by which region servers may lose their regions without noticing. When it is
@@ -190,15 +226,22 @@ class ServerFaults:
         began_s = now_s()
 
         def mend() -> None:
-            harm.mend()
-            time.sleep(NOTICED_WITHIN_S)
-            self.deposed.append((began_s, now_s()))
-            self.heal()
+            if self._located is not None:  # It ends when all are over.
+                harm.mend()
+                return
+            try:
+                harm.mend()
+            finally:
+                time.sleep(NOTICED_WITHIN_S)
+                self.deposed.append((began_s, now_s()))
+                self.heal()
 
         return Harm(harm.target, mend)
 
-    def _holder_of_meta(self) -> str:
-        return self._region_servers[insist(self._regions.host_of_meta, self._say)]
+    def _holder_of_meta(self, item: Planned) -> str:
+        return self.pick(
+            [self._region_servers[insist(self._regions.host_of_meta, self._say)]], item
+        )
 
     def _alive(self, name: str) -> bool:
         return any(p.name == name and p.alive for p in self._server.processes)
@@ -239,59 +282,6 @@ class ServerFaults:
 
         move("unload")
         return Harm(name, lambda: move("load"))
-
-    def _cut_connections(self, item: Planned) -> Harm:
-        rng = random.Random(item.target)
-        harmed: list[Fate] = []
-
-        def fate(method: str) -> Fate:
-            chosen = choose(method)
-            if chosen is not Fate.PASS:
-                harmed.append(chosen)
-            return chosen
-
-        def choose(method: str) -> Fate:
-            choice = rng.random()
-            if choice < 0.08 and self._ways.may_hold(method):
-                return Fate.HOLD
-            for bound, other in (
-                (0.14, Fate.LOSE_REQUEST),
-                (0.22, Fate.LOSE_ANSWER),
-                (0.25, Fate.HANG),
-            ):
-                if choice < bound:
-                    return other
-            return Fate.PASS
-
-        def mend() -> None:
-            self._ways.set_fate(lambda _: Fate.PASS)
-            held = self._ways.deliver(self._say)
-            kinds = ", ".join(f"{each.name} {n}" for each, n in Counter(harmed).items())
-            self._say(f"requests harmed: {kinds}; {held} puts delivered late")
-            if not harmed:
-                raise NotDoneError("no request was harmed")
-
-        self._ways.set_fate(fate)
-        return Harm(self._ways.target, mend)
-
-    def _delay_connections(self, item: Planned) -> Harm:
-        rng = random.Random(item.target)
-
-        delayed: list[str] = []
-
-        def fate(method: str) -> Fate:
-            delayed.append(method)
-            time.sleep(rng.random() * 0.3)
-            return Fate.PASS
-
-        self._ways.set_fate(fate)
-
-        def mend() -> None:
-            self._ways.set_fate(lambda _: Fate.PASS)
-            if not delayed:
-                raise NotDoneError("no request was delayed")
-
-        return Harm(self._ways.target, mend)
 
     def _disable_queue(self, _: Planned) -> Harm:
         insist(lambda: self._client.disable_queue(self._queue), self._say)

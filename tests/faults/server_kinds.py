@@ -202,4 +202,16 @@ SERVER_KINDS = (
         (0, 3),
         power=True,
     ),
+    Fault(
+        "two-at-once",
+        "two of the faults of servers at once, drawn by the seed, on different servers",
+        (0, 0),
+        often=6,
+    ),
+    Fault(
+        "three-at-once",
+        "three of them at once",
+        (0, 0),
+        often=3,
+    ),
 )

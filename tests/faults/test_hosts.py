@@ -60,5 +60,11 @@ def test_a_cut_drops_one_direction_silently_until_it_is_mended() -> None:
             assert arrives(hosts, target, source, bound_s=ARRIVES_WITHIN_S)
             hosts.mend([source], [target])
             assert arrives(hosts, source, target, bound_s=ARRIVES_WITHIN_S)
+        hosts.cut(["a"], ["b", CLIENTS])
+        hosts.cut(["a", CLIENTS], ["b"])
+        hosts.mend(["a"], ["b", CLIENTS])
+        assert not arrives(hosts, "a", "b", bound_s=LOST_AFTER_S)
+        hosts.mend(["a", CLIENTS], ["b"])
+        assert arrives(hosts, "a", "b", bound_s=ARRIVES_WITHIN_S)
     spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
     assert f"hq{os.getpid()}-" not in spaces
