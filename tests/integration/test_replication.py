@@ -12,7 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 import hqueue
-from hqueue import Consumer, CorruptLogError, Message, local
+from hqueue import Consumer, CorruptLogError, HQueueError, Message, local
+from hqueue.settings.addresses import Address
+from tests.faults.regions import Regions
 from tests.support.backends import MemoryBackend
 from tests.support.consuming import put_numbered, settle, take, values
 from tests.support.replication import Replication
@@ -23,25 +25,25 @@ PARTITIONS = 2
 WAIT_S = 240.0
 
 
-def counts(client: hqueue.Client) -> list[int]:
+def counts(client: hqueue.Client, queue: str = QUEUE) -> list[int]:
     """How many messages each partition ever had, as ``hqueue describe`` shows them."""
-    return [each.count for each in client.queue(QUEUE).offsets()]
+    return [each.count for each in client.queue(queue).offsets()]
 
 
-def check_whole(client: hqueue.Client) -> None:
-    for checked in client.queue(QUEUE).verify():
+def check_whole(client: hqueue.Client, queue: str = QUEUE) -> None:
+    for checked in client.queue(queue).verify():
         assert not checked.findings
 
 
-def scanned(client: hqueue.Client) -> list[int]:
-    with client.queue(QUEUE).scan() as scanner:
+def scanned(client: hqueue.Client, queue: str = QUEUE) -> list[int]:
+    with client.queue(queue).scan() as scanner:
         return sorted(int(message.value) for message in scanner)
 
 
 @contextlib.contextmanager
-def served() -> Iterator[local.LocalServer]:
+def served(profile: str = "standalone") -> Iterator[local.LocalServer]:
     with tempfile.TemporaryDirectory(prefix="hqueue-replicated-") as home:
-        server = local.start("standalone", gateways=False, home=home)
+        server = local.start(profile, gateways=False, home=home)
         try:
             yield server
         finally:
@@ -101,6 +103,80 @@ def test_a_reader_at_the_standby_sees_a_prefix_of_the_log_and_goes_on_there() ->
         assert rest[-10:] == list(range(1_000, 1_010))
         assert len(set(rest)) == 110
         check_whole(there)
+
+
+@pytest.mark.servers
+@pytest.mark.cluster
+@pytest.mark.thorough("starts a cluster and a server of its own, and kills the cluster")
+def test_only_serial_replication_leaves_no_gap_when_regions_moved_before_the_cluster_died() -> None:
+    with contextlib.ExitStack() as stack:
+        main, standby = stack.enter_context(served("cluster")), stack.enter_context(served())
+        here = stack.enter_context(hqueue.connect(main.settings()))
+        there = stack.enter_context(hqueue.connect(standby.settings()))
+        replication = stack.enter_context(contextlib.closing(Replication(main, standby)))
+        regions = Regions(main.settings())
+        queues = ("serial", "plain")
+        for name in queues:
+            for client in (here, there):
+                client.create_queue(name, partitions=1)
+            replication.set_scope(name)
+            replication.add_peer(name, serial=name == "serial", peer=name)
+            put_numbered(here.queue(name), 20)
+        for name in queues:
+            wait_for(
+                lambda name=name: counts(there, name) == [20],
+                "the first part arrives",
+                timeout_s=WAIT_S,
+            )
+
+        # One server writes the second part, and others the third; the first of them stands still.
+        def server_of(name: str) -> Address:
+            return regions.all(name)[0].address
+
+        def move(name: str) -> None:
+            replication.move(regions.all(name)[0].name)
+
+        while server_of("plain") != (first := server_of("serial")):
+            move("plain")
+        for name in queues:
+            replication.disable_peer(name)
+            put_numbered(here.queue(name), 20, first=20)
+            move(name)
+            third = put_numbered(here.queue(name), 20, first=40)
+            assert server_of(name) != first
+        process = next(
+            each.name
+            for each in main.processes
+            if each.name.startswith("regionserver") and each.ports[each.name] == first.port
+        )
+        main.pause(process)
+
+        def enable(name: str) -> None:
+            with contextlib.suppress(HQueueError):  # The server that stands still doesn't answer.
+                replication.enable_peer(name)
+
+        enabling = [threading.Thread(target=enable, args=(name,)) for name in queues]
+        for each in enabling:
+            each.start()
+        wait_for(lambda: counts(there, "plain") == [60], "the third part arrives", timeout_s=WAIT_S)
+        main.stop(orderly_s=0)
+        for each in enabling:
+            each.join(WAIT_S)
+            assert not each.is_alive()
+
+        assert scanned(there, "serial") == list(range(20))
+        check_whole(there, "serial")
+        got: list[int] = []
+        with (
+            there.queue("plain").scan() as scanner,
+            pytest.raises(CorruptLogError, match="batches are missing"),
+        ):
+            got += (int(message.value) for message in scanner)
+        assert got == list(range(20))
+        found = [each.problem for each in list(there.queue("plain").verify())[-1].findings]
+        assert "batches are missing" in found[0], found
+        with there.queue("plain").scan(start=third[0]) as scanner:
+            assert [int(message.value) for message in scanner] == list(range(40, 60))
 
 
 def test_rows_that_arrive_in_any_order_are_read_in_order_and_none_is_skipped() -> None:

@@ -11,10 +11,14 @@ from tests.support.waiting import wait_for
 __all__ = ["EXTRAS", "put_numbered", "put_with_extras", "settle", "take", "values"]
 
 
-def put_numbered(queue: hqueue.Queue, count: int, *, first: int = 0, topic: str = "t") -> None:
-    """Put so many messages, spread over the partitions one by one."""
-    for number in range(first, first + count):
+def put_numbered(
+    queue: hqueue.Queue, count: int, *, first: int = 0, topic: str = "t"
+) -> list[hqueue.MessageID]:
+    """Put so many messages, spread over the partitions one by one; their IDs."""
+    return [
         queue.put(Message(topic, b"%d" % number), partition=number % queue.partitions)
+        for number in range(first, first + count)
+    ]
 
 
 EXTRAS = 9

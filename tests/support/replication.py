@@ -59,6 +59,18 @@ replication_pb = load(
     message PeerRequest {
       required string peer_id = 1;
     }
+
+    message RegionSpecifier {
+      enum RegionSpecifierType {
+        ENCODED_REGION_NAME = 2;
+      }
+      required RegionSpecifierType type = 1;
+      required bytes value = 2;
+    }
+
+    message MoveRegionRequest {
+      required RegionSpecifier region = 1;
+    }
     """,
     "replication.proto",
 )
@@ -87,7 +99,7 @@ class Replication(OnPorts):
         """As ``alter 'queue', {NAME => 'log', REPLICATION_SCOPE => 1}, {NAME => 'message', …}``."""
         self._alter(queue)
 
-    def add_peer(self, *queues: str, serial: bool) -> None:
+    def add_peer(self, *queues: str, serial: bool, peer: str = PEER) -> None:
         """As ``add_peer 'standby', CLUSTER_KEY => …, SERIAL => …, TABLE_CFS => …``."""
         zookeeper = self._standby.settings().zookeeper
         names = [
@@ -101,20 +113,32 @@ class Replication(OnPorts):
             serial=serial,
         )
         request = replication_pb["AddReplicationPeerRequest"](
-            peer_id=PEER,
+            peer_id=peer,
             peer_config=config,
             peer_state=replication_pb["ReplicationState"](state=0),
         )
         self._procedure("AddReplicationPeer", request)
 
-    def enable_peer(self) -> None:
-        self._procedure("EnableReplicationPeer", replication_pb["PeerRequest"](peer_id=PEER))
+    def enable_peer(self, peer: str = PEER) -> None:
+        self._procedure("EnableReplicationPeer", replication_pb["PeerRequest"](peer_id=peer))
 
-    def disable_peer(self) -> None:
-        self._procedure("DisableReplicationPeer", replication_pb["PeerRequest"](peer_id=PEER))
+    def disable_peer(self, peer: str = PEER) -> None:
+        self._procedure("DisableReplicationPeer", replication_pb["PeerRequest"](peer_id=peer))
 
-    def remove_peer(self) -> None:
-        self._procedure("RemoveReplicationPeer", replication_pb["PeerRequest"](peer_id=PEER))
+    def remove_peer(self, peer: str = PEER) -> None:
+        self._procedure("RemoveReplicationPeer", replication_pb["PeerRequest"](peer_id=peer))
+
+    @stepwise
+    def move(self, region: bytes) -> Any:
+        """Move the region of this name to another server, which the master draws."""
+        encoded = region.rstrip(b".").rpartition(b".")[2]
+        request = replication_pb["MoveRegionRequest"](
+            region=replication_pb["RegionSpecifier"](type=2, value=encoded)
+        )
+        deadline = Deadline(SYSTEM_CLOCK, TIMEOUT_MS)
+        return (
+            yield from self._master.ask("MoveRegion", request, pb.CreateTableResponse, "", deadline)
+        )
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
