@@ -14,6 +14,7 @@ import typer
 
 from .earlier_runs import fuzzed_on, runs_on
 from .parts import PartsError, whole_runs
+from .planted_bugs import BUGS, SECTION, rows
 from .report import ALL_KINDS
 from .schedule import FAULTS
 
@@ -255,6 +256,7 @@ python -m tests.faults.losses --cuts 5                # what each durability los
 python -m tests.faults --seed 1 --plan                # only show what would happen
 python -m tests.faults --seed 9 --duration 1500 --part 1   # a long run, part by part
 python -m tests.faults --seed 9 --duration 1500 --part 2   # it goes on where part 1 ended
+python -m tests.faults.planted durability             # does a fault find a bug that is planted?
 make fuzz FUZZ='--seed 1 --duration 600'
 python -m tests.strangers --seconds 180
 python -m tests.strangers.quotas --seconds 60
@@ -303,6 +305,8 @@ def page(runs: Sequence[Figures], pictured: int, fuzzed: Figures) -> str:
         ),
         _table(["input", "executions", "findings"], _fuzz_rows(fuzzed)),
         _STRANGERS,
+        SECTION,
+        _table(["faults", "planted bug", "what finds it", "reported"], rows(BUGS)),
         _FOUND,
     ]
     return "".join(parts)

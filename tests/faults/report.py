@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .checker import KINDS
 from .delivery_checker import DELIVERY_KINDS
@@ -17,7 +17,7 @@ from .schedule import FAULTS, SERVERS
 from .share_checker import SHARE_KINDS
 from .topic_checker import TOPIC_KINDS
 
-__all__ = ["ALL_KINDS", "figures", "stalls", "summary"]
+__all__ = ["ALL_KINDS", "figures", "longest", "publish_stalls", "stalls", "summary"]
 
 ALL_KINDS = KINDS | DELIVERY_KINDS | GROUP_KINDS | TOPIC_KINDS | SHARE_KINDS
 """Every kind of violation, and what it is."""
@@ -35,17 +35,45 @@ def stalls(result: Result) -> dict[str, float]:
     partitions = {
         read.token: partition for partition, reads in result.history.final.items() for read in reads
     }
-    times: dict[int, list[float]] = collections.defaultdict(list)
-    for put in result.history.puts:
-        if put.outcome == "ok" and put.completed_s is not None and put.tokens[0] in partitions:
-            times[partitions[put.tokens[0]]].append(put.completed_s)
-    longest: dict[str, float] = collections.defaultdict(float)
+    return longest(
+        result.events,
+        (
+            (partitions[put.tokens[0]], put.completed_s)
+            for put in result.history.puts
+            if put.outcome == "ok" and put.completed_s is not None and put.tokens[0] in partitions
+        ),
+    )
+
+
+def publish_stalls(result: Result) -> dict[str, float]:
+    """As `stalls`, in which some topic of hubs took no message."""
+    return longest(
+        result.events,
+        (
+            (publish.topic, publish.ended_s)
+            for publish in result.topics.publishes
+            if publish.outcome == "ok" and publish.ended_s is not None
+        ),
+    )
+
+
+def longest(events: Sequence[Event], done: Iterable[tuple[object, float]]) -> dict[str, float]:
+    """For each kind of fault the longest time between two successes at the same place.
+
+    Args:
+        events: the faults.
+        done: where something succeeded, and when.
+    """
+    times: dict[object, list[float]] = collections.defaultdict(list)
+    for place, at_s in done:
+        times[place].append(at_s)
+    found: dict[str, float] = collections.defaultdict(float)
     for ends in times.values():
         for before_s, after_s in itertools.pairwise(sorted(ends)):
-            cause = _cause(result.events, before_s, after_s)
+            cause = _cause(events, before_s, after_s)
             if cause is not None:
-                longest[cause.fault] = max(longest[cause.fault], after_s - before_s)
-    return dict(longest)
+                found[cause.fault] = max(found[cause.fault], after_s - before_s)
+    return dict(found)
 
 
 def _cause(events: Sequence[Event], before_s: float, after_s: float) -> Event | None:
@@ -65,7 +93,6 @@ def figures(result: Result) -> dict[str, object]:
     outcomes = collections.Counter(put.outcome for put in history.puts)
     faults = collections.Counter(event.fault for event in result.events if not event.problem)
     violations = collections.Counter(violation.kind for violation in result.violations)
-    longest = stalls(result)
     part = result.options.part
     took_place = [kind for kind in faults if faults[kind]]
     return {
@@ -88,7 +115,8 @@ def figures(result: Result) -> dict[str, object]:
         "takeovers_s": _takeovers_s(result),
         "violations": {kind: violations[kind] for kind in ALL_KINDS},
         "failures": len(result.failures),
-        "longest_stall_s": {kind: round(longest[kind], 1) for kind in FAULTS if kind in longest},
+        "longest_stall_s": _by_kind(stalls(result)),
+        "longest_publish_stall_s": _by_kind(publish_stalls(result)),
         "events": [
             {
                 "fault": event.fault,
@@ -100,6 +128,10 @@ def figures(result: Result) -> dict[str, object]:
             for event in result.events
         ],
     }
+
+
+def _by_kind(stalls_s: Mapping[str, float]) -> dict[str, float]:
+    return {kind: round(stalls_s[kind], 1) for kind in FAULTS if kind in stalls_s}
 
 
 def _takeovers_s(result: Result) -> list[float]:

@@ -67,6 +67,16 @@ class Tree:
         (self.root / path).write_bytes(source)
         os.utime(self.root / path, (self._changes, self._changes))
 
+    def environment(self) -> dict[str, str]:
+        """That of a program that runs over the copy."""
+        folders = (self.root, self.root / "workers", self.root / "spark")
+        inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        return {
+            **inherited,
+            "PYTHONPATH": os.pathsep.join(map(str, folders)),
+            "PYTHONPYCACHEPREFIX": str(self._folder / "compiled"),
+        }
+
     def run(self, tests: Sequence[str], seconds: float, *options: str) -> Run | None:
         """Run these tests in their order, or all; ``None`` if they take longer than that."""
         chosen, ended = self._folder / "chosen.json", self._folder / "ended.json"
@@ -78,12 +88,8 @@ class Tree:
             "-p", "tests.mutants.judging", "-m", SERVERLESS, "--timeout", str(self._test_s_max),
             "--hypothesis-seed", "0", *options, *files,
         ]  # fmt: skip
-        folders = (self.root, self.root / "workers", self.root / "spark")
-        inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         environment = {
-            **inherited,
-            "PYTHONPATH": os.pathsep.join(map(str, folders)),
-            "PYTHONPYCACHEPREFIX": str(self._folder / "compiled"),
+            **self.environment(),
             CHOSEN: str(chosen),
             ENDED: str(ended),
             REACHED: str(self.reached),

@@ -1,0 +1,80 @@
+"""Each new kind of fault has a planted bug, which fits today's code, and a report tells it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .fault import SERVERS
+from .planted_bugs import (
+    BUGS,
+    FAILURE,
+    PUBLISH_STALL,
+    PUT_STALL,
+    SECTION,
+    BugGoneError,
+    PlantedBug,
+    rows,
+)
+from .report import ALL_KINDS
+from .schedule import FAULTS
+
+ROOT = Path(__file__).parents[2]
+BEFORE = {
+    *("kill-regionserver", "kill-meta", "kill-gateway", "kill-datanode", "pause-regionserver"),
+    *("pause-gateway", "restart-master", "restart-zookeeper", "move-regions", "cut-connections"),
+    *("delay-connections", "disable-queue", "compact"),
+}
+"""Kinds of servers' faults that are older than the planted bugs."""
+
+
+def figures(**changes: Any) -> dict[str, Any]:
+    return {
+        "failures": 0,
+        "violations": dict.fromkeys(ALL_KINDS, 0),
+        "longest_stall_s": {"kill-meta": 3.0},
+        "longest_publish_stall_s": {},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted_in_today_s_code(bug: PlantedBug) -> None:
+    source = (ROOT / bug.path).read_text()
+    planted = bug.plant(source)
+    assert planted != source
+    compile(planted, bug.path, "exec")
+    with pytest.raises(BugGoneError, match=bug.name):
+        bug.plant(planted.replace(bug.old, ""))
+
+
+def test_each_new_kind_stands_for_one_bug_and_is_known() -> None:
+    kinds = [kind for bug in BUGS for kind in bug.kinds]
+    of_servers = {name for name, fault in FAULTS.items() if fault.track == SERVERS}
+    assert sorted(kinds) == sorted(of_servers - BEFORE)
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
+    for bug in BUGS:
+        assert set(bug.faults) & set(bug.kinds)
+        assert not set(bug.others) & {"two-at-once", "three-at-once"}
+        assert {*bug.faults, *bug.others} <= set(FAULTS)
+
+
+def test_what_a_run_reports_tells_whether_a_bug_was_found() -> None:
+    for bug in BUGS:
+        assert not bug.is_found(figures())
+        reports: dict[str, dict[str, Any]] = {
+            FAILURE: {"failures": 1},
+            PUT_STALL: {"longest_stall_s": {"kill-meta": 90.0}},
+            PUBLISH_STALL: {"longest_publish_stall_s": {"kill-meta": 90.0}},
+            **{kind: {"violations": {kind: 2}} for kind in ALL_KINDS},
+        }
+        assert bug.is_found(figures(**reports[bug.shows]))
+
+
+def test_the_page_shows_them_all() -> None:
+    table = list(rows(BUGS))
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    assert SECTION in page
+    assert all(f"| {' | '.join(row)} |" in page for row in table)
