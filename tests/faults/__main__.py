@@ -118,7 +118,10 @@ def _chosen(wanted: Sequence[str], without: Sequence[str], known: Sequence[str])
             raise typer.BadParameter(f"{name}: the faults here are {', '.join(known)}")
     for name in AT_ONCE.keys() & chosen:
         if not can_draw(AT_ONCE[name], chosen):
-            raise typer.BadParameter(f"{name} takes other kinds beside it that may be at once")
+            raise typer.BadParameter(
+                f"{name} draws from the other kinds of the run: name as many of servers as may be "
+                "under way at once"
+            )
     return chosen
 
 
