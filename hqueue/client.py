@@ -393,7 +393,8 @@ class Client:
         An offset's record that can't be read is replaced. Offsets in other queues stay. A consumer
         that joins meanwhile either begins at the new offsets, or makes the call fail: an offset
         that it has taken over is not changed. A share group gets all messages from the start on
-        again, even those that it had finished; their earlier deliveries do not count.
+        again, even those that it had finished; their earlier deliveries do not count. It gets none
+        before the start, even if they wait for their time.
 
         Args:
             group: the group's name.

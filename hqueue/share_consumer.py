@@ -156,7 +156,8 @@ class ShareConsumer:
     def messages(
         self, *, idle_ms_max: float | None = None, prefetch: int = 100
     ) -> Iterator[AcquiredMessage]:
-        """Iterate over messages one by one, until `request_stop` or `close`. Raises as `poll`.
+        """Iterate over messages one by one, until `request_stop` or `close`. Raises as `poll`, also
+        `ClosedError` if the consumer was closed before.
 
         Args:
             idle_ms_max: end after this long without a message; None for never.
@@ -165,6 +166,7 @@ class ShareConsumer:
         """
         idle_ms = idle_ms_of(idle_ms_max)
         acquire_max = check_whole(prefetch, 1, 10_000, option="prefetch")
+        self._consumption.check_open()
         while not self._closed:
             self._consumption.check_open()
             with self._using, self._calls.handing_out():

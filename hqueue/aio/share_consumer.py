@@ -132,6 +132,7 @@ class ShareConsumer(LoopConsumer[SharedConsumption]):
     async def _messages(
         self, idle_ms: float, acquire_max: int
     ) -> AsyncGenerator[AcquiredMessage, None]:
+        self._check_usable()
         while not self._closed:
             with self._turn():
                 await self._begin()

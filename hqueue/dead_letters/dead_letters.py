@@ -94,7 +94,8 @@ class DeadLetters:
         outcome, look first which dead letters still wait.
 
         Raises:
-            InvalidInputError: the value of a dead letter has expired.
+            InvalidInputError: the value of a dead letter has expired, or the dead letter lies in
+                another queue.
             As `Queue.put`. Some of the dead letters may have been redriven.
         """
         return self._steps([]).redrive(letters)
@@ -107,7 +108,7 @@ class DeadLetters:
         letter again changes nothing.
 
         Raises:
-            InvalidInputError: a dead letter was never put.
+            InvalidInputError: a dead letter was never put, or lies in another queue.
             As `Queue.put`. Some of the dead letters may have been deleted.
         """
         return self._steps([]).delete(letters)

@@ -42,6 +42,7 @@ class Originals(Stepwise):
     Args:
         read_one: asks for the message with an ID in a partition. The answer is None if the message
             has expired.
+        queue: the queue of both, which the dead letters name; None if they name none.
         links_max: how often a message that was left in the log may have been redriven.
         seldom_log: reports messages that are not valid dead letters.
     """
@@ -50,10 +51,12 @@ class Originals(Stepwise):
         self,
         read_one: Callable[[int, MessageID], Wait],
         *,
+        queue: str | None = None,
         links_max: int = LINKS_MAX,
         seldom_log: SeldomLog = _log,
     ) -> None:
         self._read_one = read_one
+        self._queue = queue
         self._links_max = links_max
         self._seldom_log = seldom_log
 
@@ -115,6 +118,7 @@ class Originals(Stepwise):
             message.id,
             expired=held is None,
             group=name if kind == GROUP else None,
+            queue=self._queue,
         )
 
     def _in_log(self, message: ReceivedMessage, wrapping: Wrapping) -> Work[Any, Message | None]:

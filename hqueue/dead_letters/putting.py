@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from hqueue.dead_letters.wrapping import DeadLetter
+from hqueue.errors import InvalidInputError
 from hqueue.format.cells import encode_message
 from hqueue.handle import QueueLog
 from hqueue.message import Message
@@ -63,12 +64,25 @@ def put_in(log: QueueLog, messages: list[Message], partition: int) -> Wait:
     )
 
 
-def letters_of(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
+def letters_of(letters: Iterable[DeadLetter], queue: str | None) -> Iterator[DeadLetter]:
     """Check each of these when it is its turn, and give it.
 
+    Args:
+        letters: the dead letters.
+        queue: the queue that they must come from; any if None.
+
     Raises:
-        InvalidInputError: the argument is not iterable, or has something that is not a dead letter.
+        InvalidInputError: the argument is not iterable, has something that is not a dead letter, or
+            has a dead letter that was read from another queue.
     """
     check_kind(letters, Iterable, "letters")
-    for letter in letters:
-        yield check_kind(letter, DeadLetter, "letters")
+    for each in letters:
+        letter = check_kind(each, DeadLetter, "letters")
+        if queue is not None and letter.queue not in (None, queue):
+            raise InvalidInputError(
+                "this dead letter lies in another queue: use that queue's dead_letters",
+                queue=queue,
+                lies_in=letter.queue,
+                id=letter.id,
+            )
+        yield letter

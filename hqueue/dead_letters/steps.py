@@ -46,6 +46,7 @@ class DeadLetterSteps(Stepwise):
         put: asks to put messages under reserved topics into a partition.
         topics: asks for the topics of dead letters in the queue since a position, at most so many.
         originals: finds the originals.
+        queue: the queue's name, whose dead letters alone are redriven and deleted; None for any.
         held_max: how many IDs a search for waiting dead letters holds at most.
     """
 
@@ -56,12 +57,14 @@ class DeadLetterSteps(Stepwise):
         topics: Callable[[Position, int], Wait],
         originals: Originals,
         *,
+        queue: str | None = None,
         held_max: int = HELD_MAX,
     ) -> None:
         self._open_scan = open_scan
         self._put = put
         self._topics = topics
         self._originals = originals
+        self._queue = queue
         self._held_max = held_max
         self.redriven = originals.redriven
         self.unwrap = originals.unwrap
@@ -135,7 +138,8 @@ class DeadLetterSteps(Stepwise):
     def put(self, letters: Iterable[DeadLetter]) -> Work[Any, None]:
         """As `DeadLetters.put`."""
         yield from put_each(
-            self._put, ((each, wrapped_dead_letter(each)) for each in letters_of(letters))
+            self._put,
+            ((each, wrapped_dead_letter(each)) for each in letters_of(letters, self._queue)),
         )
 
     @stepwise
@@ -143,7 +147,7 @@ class DeadLetterSteps(Stepwise):
         """As `DeadLetters.redrive`."""
 
         def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
-            for letter in letters_of(letters):
+            for letter in letters_of(letters, self._queue):
                 if letter.expired:
                     raise InvalidInputError(
                         "the value of this dead letter has expired, so it can't be redriven: "
@@ -159,7 +163,7 @@ class DeadLetterSteps(Stepwise):
         """As `DeadLetters.delete`."""
 
         def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
-            for letter in letters_of(letters):
+            for letter in letters_of(letters, self._queue):
                 if letter.id is None:
                     raise InvalidInputError(
                         "this dead letter was never put, so it can't be deleted: leave it out"
@@ -191,5 +195,5 @@ def steps_of(
             partial(log.loop_reader.topics, since, count_max, is_dead_letter),
         )
 
-    originals = Originals(partial(message_at, log))
-    return DeadLetterSteps(open_scan, partial(put_in, log), topics, originals)
+    originals = Originals(partial(message_at, log), queue=log.name)
+    return DeadLetterSteps(open_scan, partial(put_in, log), topics, originals, queue=log.name)

@@ -49,6 +49,8 @@ class DeadLetter:
         expired: whether the value, key and headers are lost: this dead letter only refers to the
             original in the log, which has expired.
         group: the group's name; None if this is a subscriber's dead letter.
+        queue: the queue that the dead letter was read from; other queues refuse it. None if a
+            program made the dead letter.
     """
 
     message: ReceivedMessage
@@ -58,6 +60,7 @@ class DeadLetter:
     id: MessageID | None = None
     expired: bool = False
     group: str | None = None
+    queue: str | None = dataclasses.field(default=None, compare=False)
 
     @property
     def owner(self) -> DeadLetterOwner:

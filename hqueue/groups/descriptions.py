@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from hqueue.errors import UnsupportedFormatError
 from hqueue.groups.kinds import CONSUMER, GroupKind
@@ -93,3 +93,13 @@ class GroupDescription:
     """
     kind: GroupKind = CONSUMER
     """``"consumer"``, or ``"share"`` for a share group."""
+
+    def delayed(self, queue: str, partitions: Collection[int] | None) -> int:
+        """How many messages wait for their time in these partitions of a queue; all if None."""
+        return sum(
+            each.shared.delayed
+            for each in self.partitions
+            if each.shared is not None
+            and each.queue == queue
+            and (partitions is None or each.partition in partitions)
+        )

@@ -177,6 +177,17 @@ class Hands:
             if held is not None:
                 held.answer = Answer.EXHAUSTED if each.exhausted else Answer.REJECTED
 
+    def give_back_rejected(self) -> bool:
+        """Release the messages that could not become dead letters: another consumer may reject
+        them. Returns whether there are any.
+        """
+        rejections, self.rejections = self.rejections, []
+        for each in rejections:
+            held = self.partition.held.get(int(each.message.id))
+            if held is not None:
+                held.answer = Answer.RELEASE
+        return bool(rejections)
+
     def answer_all(self, answer: Answer) -> None:
         """Note the same answer for all messages that the program has."""
         for message_id in list(self.out):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from hqueue.errors import ClosedError, CorruptLogError, HQueueError
+from hqueue.errors import ClosedError, CorruptLogError, HQueueError, StoreUnavailableError
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline, do_step, do_step_in_loop
@@ -179,10 +180,18 @@ class SharedConsumption(Stepwise):
         return hands.take(messages_max)
 
     def _exchange(self, hands: Hands, messages_max: int) -> Work[Any, list[Taken]]:
+        """Write the answers, and acquire messages. Where dead letters can't be put, the other
+        answers are written nevertheless.
+        """
+        failure: HQueueError | None = None
         rejections = list(hands.rejections)
         if rejections:
-            yield hands.letters.put.asked(rejections)
-            hands.rejected(rejections)
+            try:
+                yield hands.letters.put.asked(rejections)
+            except HQueueError as exc:
+                failure, messages_max = exc, 0
+            else:
+                hands.rejected(rejections)
         work = self._exchanged(hands, messages_max)
         if OBSERVERS and hands.partition.answers:
             queue = next(key.queue for key, each in self._hands.items() if each is hands)
@@ -190,6 +199,8 @@ class SharedConsumption(Stepwise):
             work = watched(work, lambda each: each.settle(queue, group, "acknowledge", 1))
         taken = yield from work
         self._report(hands)
+        if failure is not None:
+            raise failure
         return taken
 
     def _exchanged(self, hands: Hands, messages_max: int) -> Work[Any, list[Taken]]:
@@ -242,9 +253,17 @@ class SharedConsumption(Stepwise):
 
     def _write(self) -> Work[Any, None]:
         self._wrote_ms = self._clock.monotonic_ms()
+        failure: HQueueError | None = None
         for hands in self._hands.values():
             if hands.partition.answers or hands.rejections:
-                yield from self._exchange(hands, 0)
+                try:
+                    yield from self._exchange(hands, 0)
+                except StoreUnavailableError:
+                    raise  # Each partition would wait as long.
+                except HQueueError as exc:
+                    failure = failure or exc
+        if failure is not None:
+            raise failure
 
     def _write_old(self) -> Work[Any, None]:
         if self._clock.monotonic_ms() - self._wrote_ms >= WRITE_EVERY_MS:
@@ -341,6 +360,9 @@ class SharedConsumption(Stepwise):
             yield from self._write()
         except HQueueError as exc:
             failure = exc
+            if any(hands.give_back_rejected() for hands in self._hands.values()):
+                with contextlib.suppress(HQueueError):
+                    yield from self._write()
         yield from self._release()
         if failure is not None:
             raise failure

@@ -12,9 +12,21 @@ __all__ = [
 ]
 
 
-def overwrite_offsets(group: str, queue: str) -> str:
-    """The question before a group is reset."""
-    return f"Overwrite the offsets of {printable(group)} in {queue}?"
+def overwrite_offsets(group: str, queue: str, delayed: int = 0) -> str:
+    """The question before a group is reset.
+
+    Args:
+        group: the group's name.
+        queue: the queue's name.
+        delayed: how many messages wait for their time in the partitions that are reset.
+    """
+    question = f"Overwrite the offsets of {printable(group)} in {queue}?"
+    if not delayed:
+        return question
+    if delayed == 1:
+        return f"{question} Its delayed message is lost to it if it lies before the new position."
+    lost = "those before the new position are lost to it"
+    return f"{question} Of its {delayed:,} delayed messages, {lost}."
 
 
 def move_checkpoints(subscriber: str, queue: str) -> str:

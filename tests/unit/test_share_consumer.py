@@ -19,7 +19,8 @@ import pytest
 import hqueue
 import hqueue.aio
 from hqueue import InvalidInputError, Message, ShareConsumer
-from hqueue.errors import ClosedError, GroupActiveError, StoreUnavailableError
+from hqueue.dead_letters import of_groups
+from hqueue.errors import ClockSkewError, ClosedError, GroupActiveError, StoreUnavailableError
 from hqueue.metadata.ports import Change
 from hqueue.sharing import shared_consumption
 from hqueue.sharing.partition_reading import PartitionReading
@@ -677,3 +678,46 @@ def test_one_thread_at_a_time_asks_for_messages_commits_and_closes(client: hqueu
         consumer.commit()
     with ShareConsumer("q", group="g", client=client) as consumer:
         assert consumer.poll(LOCK_MS) == []
+
+
+def test_answers_are_written_even_where_a_dead_letter_cannot_be(
+    client: hqueue.Client, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> Any:
+        raise ClockSkewError("the clock differs")
+
+    put(client, 3)
+    monkeypatch.setattr(of_groups, "put_each", refused)
+    consumer = join(lock_ms=LONG_MS)
+    done, bad, _ = consumer.poll(WAIT_MS, 3)
+    consumer.acknowledge(done)
+    consumer.reject(bad, reason="bad")
+    with pytest.raises(ClockSkewError):
+        consumer.commit()
+    (partition,) = client.describe_group("g").partitions
+    assert partition.lag is not None
+    assert partition.shared is not None
+    assert (partition.lag.messages, partition.shared.acquired) == (2, 2)
+    with pytest.raises(ClockSkewError):
+        consumer.close()
+    (partition,) = client.describe_group("g").partitions
+    assert partition.shared is not None
+    assert partition.shared.acquired == 0
+    monkeypatch.undo()
+    (again,) = join().poll(WAIT_MS, 3)
+    assert (again.value, again.deliveries) == (b"1", 2)
+
+
+def test_a_consumer_that_was_closed_is_not_iterated(client: hqueue.Client) -> None:
+    consumer = ShareConsumer("q", group="g", client=client)
+    consumer.close()
+    with pytest.raises(ClosedError):
+        next(iter(consumer))
+
+    async def iterate() -> None:
+        consumer = hqueue.aio.ShareConsumer("q", group="g", client=hqueue.aio.Client(client))
+        await consumer.close()
+        await anext(aiter(consumer))
+
+    with pytest.raises(ClosedError):
+        asyncio.run(iterate())

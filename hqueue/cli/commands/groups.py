@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
+from hqueue.errors import GroupNotFoundError
 from hqueue.groups.kinds import SHARE
 from hqueue.position import START_HELP, check_start
 from hqueue.runtime.only_reads import OnlyReads
@@ -115,11 +117,15 @@ def reset(
 
     If a partition ends before the position, its offset becomes the partition's end. A position
     beyond the end of every partition is refused, unless it is a time in the past. A share group
-    gets all messages from there on again, even those that it had finished.
+    gets all messages from there on again, even those that it had finished, and none before, even if
+    they wait for their time.
     """
     session, _ = session_of(context), check_start(to)  # A bad position is refused at once.
-    session.confirm(overwrite_offsets(group, queue), yes=yes)
-    moved = session.client.reset_group(group, queue, to, partitions=partition)
+    client, delayed = session.client, 0
+    with contextlib.suppress(GroupNotFoundError):
+        delayed = client.describe_group(group, queue=queue).delayed(queue, partition)
+    session.confirm(overwrite_offsets(group, queue, delayed), yes=yes)
+    moved = client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else f"{to}, or the end where that is before"
     count = count_text(len(moved), "partition")
@@ -143,9 +149,9 @@ def delete(
     """
     session = session_of(context)
     where = "all queues" if queue is None else queue
-    session.confirm(f"Delete the offsets of {printable(group)} in {where}?", yes=yes)
+    session.confirm(f"Delete all that {printable(group)} has in {where}?", yes=yes)
     session.client.delete_group(group, queue=queue)
-    say(f"Deleted the offsets of {printable(group)} in {where}.")
+    say(f"Deleted all that {printable(group)} had in {where}.")
 
 
 def _show_partitions(described: GroupDescription) -> None:

@@ -83,17 +83,17 @@ def verdict(ran: Ran, deliveries: int, retries: Retries) -> Verdict:
     """
     if ran.code == 0:
         return Verdict(done=True)
-    reason = _reason(ran)
     if ran.code == REJECTS:
-        return Verdict(done=False, reason=reason)
+        return Verdict(done=False, reason=_reason(ran))
     if deliveries >= retries.deliveries_max:
         times = "once" if deliveries == 1 else f"{deliveries} times"
-        reason = f"failed {times}: {reason}"[:REASON_LENGTH_MAX]
-        return Verdict(done=False, reason=reason, exhausted=True)
-    return Verdict(done=False, again_in_ms=retries.pause_after_ms(deliveries), reason=reason)
+        return Verdict(done=False, reason=_reason(ran, f"failed {times}: "), exhausted=True)
+    pause_ms = retries.pause_after_ms(deliveries)
+    return Verdict(done=False, again_in_ms=pause_ms, reason=_reason(ran))
 
 
-def _reason(ran: Ran) -> str:
+def _reason(ran: Ran, before: str = "") -> str:
+    """Why a message is not done, with the end of what the process said."""
     if not ran.started:
         ended = "the command was not run"
     elif ran.code is None:
@@ -102,6 +102,7 @@ def _reason(ran: Ran) -> str:
         ended = f"ended by signal {-ran.code}"
     else:
         ended = f"exit code {ran.code}"
+    ended = before + ended
     said = ran.said.strip()[-(REASON_LENGTH_MAX - len(ended) - 2) :]
     return f"{ended}: {said}" if said else ended
 

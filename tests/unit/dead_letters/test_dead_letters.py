@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from hqueue import DeadLetter, InvalidInputError, MessageID, ReceivedMessage
+from hqueue import DeadLetter, InvalidInputError, Message, MessageID, ReceivedMessage
 from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
 from hqueue.dead_letters.wrapping import wrapped_deletion
 from hqueue.errors import UnsupportedFormatError
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_HEADERS_MAX
+from tests.support.backends import MemoryBackend
 from tests.support.dead_letters import DeadLettersInMemory, LogInMemory, original
 
 
@@ -214,3 +215,18 @@ def test_the_bytes_in_the_log_are_those_of_every_release(
     topics = (log.messages[1].topic, log.messages[2].topic)
     last = "s" if "subscriber" in owner else "group/x/y"
     assert topics == (f"hqueue.dead-letters.{last}", f"hqueue.redrive.{last}")
+
+
+def test_another_queue_refuses_a_dead_letter() -> None:
+    with MemoryBackend().connect() as client:
+        here, there = (client.create_queue(name, partitions=1) for name in ("here", "there"))
+        here.put(Message("t", b"v"), partition=0)
+        with here.scan() as scanner:
+            (read,) = scanner
+        here.dead_letters.put([DeadLetter(read, "s", "why", 1)])
+        (letter,) = here.dead_letters.waiting("s")
+        assert letter.queue == "here"
+        for call in (there.dead_letters.put, there.dead_letters.redrive, there.dead_letters.delete):
+            with pytest.raises(InvalidInputError, match="lies in another queue"):
+                call([letter])
+        assert here.dead_letters.redrive([letter]) == 1

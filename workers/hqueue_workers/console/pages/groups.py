@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hqueue.errors import GroupNotFoundError
 from hqueue.position import START_HELP, check_start
 from hqueue.texts.questions import overwrite_offsets
 from hqueue_workers.console.context import Context, caller_of, go_on, needed, partitions_in
@@ -82,9 +84,13 @@ async def reset_group(context: Context, request: Request) -> Response:
     if fields.get("confirmed") != "yes":
         # A time before now means the same when it is confirmed.
         fields["to"] = to if isinstance(start, str) else str(start)
+        delayed = 0
+        with contextlib.suppress(GroupNotFoundError):
+            described = await context.client.describe_group(group, queue=queue)
+            delayed = described.delayed(queue, partitions)
         return context.renderer.question(
             request,
-            overwrite_offsets(group, queue),
+            overwrite_offsets(group, queue, delayed),
             f"Partitions: {fields.get('partition') or 'all'}. The group continues at {to.strip()}.",
             fields,
             back,
