@@ -22,6 +22,7 @@ from .ensemble_faults import EnsembleFaults
 from .group_checker import check_group
 from .history import History, Recorder, load, now_s
 from .hosts import Hosts
+from .load import await_load
 from .nemesis import Event, Nemesis, insist
 from .network_faults import NetworkFaults
 from .parts import Part
@@ -202,13 +203,16 @@ def run(
         try:
             with watch, cursors:
                 processes.start_all()
+                failures = [
+                    f"{name} wrote nothing before the first fault"
+                    for name in await_load(processes, options.folder)
+                ]
                 done = options.part.planned if options.part else {}
                 tracks = schedule(options.seed, options.faults, done)
                 nemesis.run(tracks, options.duration_s, all_kinds=options.part is None)
                 say("draining")
                 servers.heal()
                 insist(lambda: client.enable_queue(name), say)
-                failures = []
                 for mark, kinds in ENDINGS.items():
                     (options.folder / mark).touch()
                     for kind in kinds:
