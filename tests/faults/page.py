@@ -147,10 +147,11 @@ time. Of the servers, there are also two and three faults at once. The seed draw
 [limits](../tests/faults/together.py) that leave the promises able to hold: of three data nodes at
 most two are gone, and at most one loses power or has wrong bits. The seed alone determines the
 schedule: all kinds occur once before any occurs twice, and six sets of two faults and three sets of
-three occur meanwhile. A fault that had no effect is not counted, and a run in which some kind never
-had an effect counts as failed. A long run may be stopped between its parts: each part begins with a
-fresh cluster and is judged whole, and the schedule goes on where the part before it ended. The
-table adds up the parts of a seed.
+three occur meanwhile. The first fault waits until each process that writes messages has written
+some. A fault that had no effect is not counted, and a run in which some kind never had an effect
+counts as failed. A long run may be stopped between its parts: each part begins with a fresh cluster
+and is judged whole, and the schedule goes on where the part before it ended. The table adds up the
+parts of a seed.
 
 The longest stall is the longest time in which some partition accepted no put from any producer,
 during a fault or just after it. The machine has two cores, and other runs or tests ran at the same
