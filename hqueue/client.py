@@ -12,7 +12,7 @@ from hqueue.handle.administration import Ttl
 from hqueue.handle.queue_log import QueueLog
 from hqueue.handle.snapshots import SnapshotAdministration
 from hqueue.log import Appended
-from hqueue.log.table_ports import PartitionLocation, Snapshot
+from hqueue.log.table_ports import PartitionLocation, RegionSize, Snapshot
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordinate, Coordination, PartitionKey
 from hqueue.metadata.managers import (
@@ -481,6 +481,17 @@ class Client:
     def locations(self, name: str) -> list[PartitionLocation]:
         """The region server that serves each partition of a queue now."""
         return self._queues.locations(name)
+
+    def region_sizes(self, name: str) -> list[RegionSize]:
+        """How much room each region of a queue takes now, in store files and in the memory of its
+        region server. HBase counts in whole MiB.
+
+        Raises:
+            SettingsError: gateways can't say it: connect natively.
+            QueueDisabledError: the queue is disabled: no server counts its size.
+            RequestRefusedError: HBase's policy does not let this client ask.
+        """
+        return self._queues.sizes(name)
 
 
 def cluster_of(client: Client) -> Cluster:

@@ -8,6 +8,7 @@ from hqueue.log.table_ports import (
     AsyncLogPort,
     LocationPort,
     LogPort,
+    SizePort,
     SnapshotPort,
     TablePort,
 )
@@ -62,6 +63,10 @@ class StorePort(Protocol):
     @property
     def snapshots(self) -> SnapshotPort | None:
         """None if this way to the store can't take snapshots."""
+
+    @property
+    def sizes(self) -> SizePort | None:
+        """None if this way to the store can't say how much room queues take."""
 
     @stepwise
     def cluster_id(self) -> Work[Any, str]:

@@ -12,7 +12,7 @@ from hqueue.groups.callbacks import OnPartitions, OnPartitionsInLoop
 from hqueue.groups.calls import Partition, ToCommit
 from hqueue.groups.consumer_options import ConsumerOptions
 from hqueue.groups.descriptions import SharedMessages
-from hqueue.log.table_ports import Snapshot
+from hqueue.log.table_ports import RegionSize, Snapshot
 from hqueue.message import Headers
 from hqueue.message_id import MessageIDs
 from hqueue.metadata import Presence
@@ -53,6 +53,7 @@ __all__ = [
     "ProcessInLoop",
     "ProducerOptions",
     "QueueAttributes",
+    "RegionSize",
     "ScannerOptions",
     "ShareOptions",
     "SharedMessages",

@@ -20,7 +20,7 @@ from hqueue.connecting import connect as connect_blocking
 from hqueue.groups.descriptions import GroupDescription, GroupListing
 from hqueue.handle import QueueAdministration, QueueLog
 from hqueue.handle.snapshots import SnapshotAdministration
-from hqueue.log.table_ports import PartitionLocation, Snapshot
+from hqueue.log.table_ports import PartitionLocation, RegionSize, Snapshot
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.net.tokens import DelegationToken
@@ -190,6 +190,10 @@ class Client:
         `hqueue.Client.locations`.
         """
         return await self._queues.locations.in_loop(name)
+
+    async def region_sizes(self, name: str) -> list[RegionSize]:
+        """How much room each region of a queue takes now. Like `hqueue.Client.region_sizes`."""
+        return await self._queues.sizes.in_loop(name)
 
     def skipped_messages(self) -> Mapping[PartitionKey, int]:
         """The number of messages of each partition that this process could not read and skipped.

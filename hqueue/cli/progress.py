@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Advance", "count_text", "display", "size_text"]
+__all__ = ["Advance", "count_text", "display"]
 
 SHOWN_AFTER_S = 2.0
 _LOOK_EVERY = 256
@@ -101,12 +101,3 @@ def count_text(number: int, noun: str) -> str:
     """
     ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
     return f"{number:,} {noun}{ending}"
-
-
-def size_text(size_bytes: float) -> str:
-    """A number of bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size_bytes < 1_000:
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1_000
-    return f"{size_bytes:.1f} TB"

@@ -19,7 +19,15 @@ from hqueue.settings.limits import (
     TIMESTAMP_MS_MAX,
 )
 
-__all__ = ["ROW_KEY_BYTES", "before_first_of", "decode", "encode", "first_of", "split_keys"]
+__all__ = [
+    "ROW_KEY_BYTES",
+    "before_first_of",
+    "decode",
+    "encode",
+    "first_of",
+    "partitions_between",
+    "split_keys",
+]
 
 _LAYOUT = struct.Struct(">HQH")
 ROW_KEY_BYTES = _LAYOUT.size
@@ -72,3 +80,18 @@ def split_keys(partitions: int, partitions_per_region: int) -> list[bytes]:
         partition.to_bytes(2, "big")
         for partition in range(partitions_per_region, partitions, partitions_per_region)
     ]
+
+
+def partitions_between(start: bytes, end: bytes, partitions: int) -> tuple[int, int]:
+    """The first and the last partition that may have rows in a region.
+
+    Args:
+        start: the region's first row key; empty for that of the table.
+        end: the first row key beyond it; empty for none.
+        partitions: how many the queue has.
+    """
+    first = int.from_bytes(start[:2].ljust(2, b"\0"), "big")
+    if not end:
+        return first, partitions - 1
+    last = int.from_bytes(end[:2].ljust(2, b"\0"), "big")
+    return first, last if end[2:].strip(b"\0") else last - 1

@@ -9,13 +9,14 @@ from typing import Any, Literal
 from hqueue.errors import (
     InvalidInputError,
     NotAQueueError,
+    QueueDisabledError,
     QueueEnabledError,
     QueueExistsError,
     QueueNotFoundError,
 )
 from hqueue.handle.cluster import Cluster
 from hqueue.handle.queue_log import QueueLog
-from hqueue.log.table_ports import PartitionLocation
+from hqueue.log.table_ports import PartitionLocation, RegionSize
 from hqueue.metadata import Coordination
 from hqueue.metadata.managers import TopicMetadataDeletion
 from hqueue.runtime.only_reads import OnlyReads
@@ -160,6 +161,14 @@ class QueueAdministration(Stepwise):
         """Like `Client.locations`."""
         description = yield from self.describe.steps(name)
         return (yield from self._cluster.locations.steps(description.name, description.partitions))
+
+    @stepwise
+    def sizes(self, name: str) -> Work[Any, list[RegionSize]]:
+        """Like `Client.region_sizes`."""
+        description = yield from self.describe.steps(name)
+        if not description.enabled:
+            raise QueueDisabledError("the queue is disabled: no server counts its size", queue=name)
+        return (yield from self._cluster.sizes.steps(description.name, description.partitions))
 
     @stepwise
     def list(self) -> Work[Any, list[QueueDescription]]:

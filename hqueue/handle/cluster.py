@@ -19,7 +19,7 @@ from hqueue.handle.opening_record import NAME as OPENING
 from hqueue.handle.opening_record import decode_opening, encode_opening
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
-from hqueue.log.table_ports import PartitionLocation, SnapshotPort, TablePort
+from hqueue.log.table_ports import PartitionLocation, RegionSize, SnapshotPort, TablePort
 from hqueue.metadata import Coordinate
 from hqueue.metadata.fields import ClearableRecords
 from hqueue.net.tokens import DelegationToken
@@ -215,6 +215,20 @@ class Cluster(OnPorts):
         located: list[PartitionLocation]
         located = yield self._store.locations.locate.asked(name, partitions)
         return located
+
+    @stepwise
+    def sizes(self, name: str, partitions: int) -> Work[Any, list[RegionSize]]:
+        """How much room the regions of a queue take now.
+
+        Raises:
+            SettingsError: this way to the store can't say it.
+        """
+        port = self._store.sizes
+        if port is None:
+            raise SettingsError("sizes need the native way to HBase: set hbase='native'")
+        deadline = Deadline(self.clock, self.settings.operation_timeout_ms)
+        sized = partial(port.sizes.steps, name, partitions)
+        return (yield from deadline.bound(deadline.insist(sized)))
 
     def fields(self) -> ClearableRecords:
         """Records of fields, which lie beside the queues."""

@@ -21,6 +21,8 @@ __all__ = [
     "LocationPort",
     "LogPort",
     "PartitionLocation",
+    "RegionSize",
+    "SizePort",
     "Snapshot",
     "SnapshotPort",
     "TablePort",
@@ -117,6 +119,37 @@ class LocationPort(Protocol):
         Raises:
             StoreUnavailableError: there was no usable answer, or a partition is served nowhere, as
                 those of a queue that is not there.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RegionSize:
+    """How much room a region of a queue's table takes, as its region server counts it: HBase counts
+    in whole MiB.
+    """
+
+    first_partition: int
+    """The first partition that has rows in the region."""
+    last_partition: int
+    """The last one. Regions have one partition each, unless the queue has the attribute
+    ``partitions_per_region``; a partition that was split by hand has several regions.
+    """
+    stored_bytes: int
+    """In store files: compressed, and without the copies that HDFS keeps."""
+    memory_bytes: int
+    """In the region server's memory, until HBase flushes it into a store file."""
+
+
+class SizePort(Protocol):
+    """How much room queues take now: for threads, and for event loops."""
+
+    @stepwise
+    def sizes(self, queue: str, partitions: int) -> Work[Any, list[RegionSize]]:
+        """The sizes of a queue's regions, by their first rows. One try.
+
+        Raises:
+            StoreUnavailableError: there was no usable answer, or a region is served nowhere.
+            RequestRefusedError: this client may not ask.
         """
 
 

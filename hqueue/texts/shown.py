@@ -7,7 +7,7 @@ import datetime
 from hqueue.message import Message
 from hqueue.message_id import MessageID
 
-__all__ = ["headers_text", "iso_timestamp", "key_text", "printable", "ttl_text"]
+__all__ = ["headers_text", "iso_timestamp", "key_text", "printable", "size_text", "ttl_text"]
 
 _UTC = datetime.timezone.utc
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0))} | {
@@ -54,3 +54,12 @@ def ttl_text(seconds: int | None) -> str:
     if seconds is None:
         return "forever"
     return next((f"{seconds // n}{unit}" for unit, n in _UNITS if seconds % n == 0), f"{seconds}s")
+
+
+def size_text(size_bytes: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 1_000:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1_000
+    return f"{size_bytes:.1f} TB"

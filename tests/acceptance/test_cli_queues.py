@@ -32,6 +32,8 @@ def test_a_queue_lives_from_create_to_delete(run: Run, name: str) -> None:
     assert described["ttl_seconds"] == 172_800
     assert described["attributes"]["compression"] == "GZ"
     assert described["enabled"] is True
+    for size in ("stored_bytes", "memory_bytes"):
+        assert described[size] is None or described[size] >= 0
 
     assert run("delete", name, "--yes").code == 1, "an enabled queue is not deleted"
     assert run("disable", name).code == 0

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 import hqueue
+from hqueue_workers.console.rendering import size_cell
 from tests.support.console import RunningConsole, running_console
 
 GROUP, SUBSCRIBER = "readers <of orders>", "archive"
@@ -97,6 +98,14 @@ def test_queues_show_their_sizes_and_where_their_partitions_lie(
     shown = read(browser, f"/queues/{queue.name}")
     for place in browser_locations(queue, site):
         assert place in shown
+    if site.client.settings.hbase == "gateways":
+        assert "gateways do not tell sizes" in shown
+    else:
+        total = sum(
+            each.stored_bytes + each.memory_bytes for each in site.client.region_sizes(queue.name)
+        )
+        assert f'<td class="n">{size_cell(total)}</td>' in listed
+        assert f"<dt>Size</dt><dd>{size_cell(total)}" in shown
     assert SUBSCRIBER in shown
     assert "readers &lt;of orders&gt;" in shown
 

@@ -15,13 +15,14 @@ import typer
 from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.output import Output, show_table, write_json
-from hqueue.cli.progress import display, size_text
+from hqueue.cli.progress import display
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, LocalServerError
 from hqueue.runtime.extras import check_installed
 from hqueue.settings.connection import GATEWAYS, NATIVE
 from hqueue.settings.names import with_closest
+from hqueue.texts.shown import size_text
 
 if TYPE_CHECKING:
     from hqueue.local.server import LocalServer, ProcessStatus, Status

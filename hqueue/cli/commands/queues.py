@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,12 @@ from hqueue.cli.output import show_rows, show_table, write_json
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
-from hqueue.errors import InvalidInputError, QueueExistsError
+from hqueue.errors import (
+    InvalidInputError,
+    QueueExistsError,
+    RequestRefusedError,
+    SettingsError,
+)
 from hqueue.runtime.only_reads import OnlyReads
 from hqueue.settings.attributes import (
     ATTRIBUTES,
@@ -21,12 +27,15 @@ from hqueue.settings.attributes import (
     check_same_partitions,
     ttl_seconds,
 )
-from hqueue.texts.shown import ttl_text
+from hqueue.texts.shown import size_text, ttl_text
 
 if TYPE_CHECKING:
+    from hqueue.client import Client
     from hqueue.log.offsets import PartitionOffsets
 
 __all__ = ["register"]
+
+SIZES = ("stored_bytes", "memory_bytes")
 
 AttributeOptions = Annotated[
     list[str] | None,
@@ -106,13 +115,17 @@ def describe(
     """Describe a queue, and show where each of its partitions begins and ends.
 
     "messages" counts all messages that the partition ever had, including expired ones. "end" is the
-    ID at which the next message can be written. Without a terminal: one property per line, then
+    ID at which the next message can be written. "stored_bytes" are compressed, without the copies
+    that HDFS keeps, and "memory_bytes" wait for their flush; HBase counts in whole MiB, and only
+    tells clients that need no gateways. Without a terminal: one property per line, then
     lines that begin with "partition": its number, messages, beginning, end.
     """
     client = session_of(context).client
     description = client.describe_queue(queue)
     offsets: list[PartitionOffsets] = []
+    sizes: Mapping[str, int | None] = dict.fromkeys(SIZES)
     if description.enabled is not False:
+        sizes = _sizes(client, queue)
         with client.queue(queue) as opened:
             offsets = opened.offsets()
     if json:
@@ -125,13 +138,15 @@ def describe(
             }
             for each in offsets
         ]
-        write_json({**_as_json(description), "enabled": description.enabled, "offsets": rows})
+        described = {**_as_json(description), "enabled": description.enabled, **sizes}
+        write_json({**described, "offsets": rows})
         return
     properties = [
         ("queue", description.name),
         ("partitions", description.partitions),
         ("ttl", _ttl_cell(description)),
         ("enabled", {True: "yes", False: "no", None: None}[description.enabled]),
+        *((name, _size_cell(size)) for name, size in sizes.items()),
         *(tuple(text.split("=", 1)) for text in _assignments(description)),
     ]
     show_table(("property", "value"), properties)
@@ -215,6 +230,19 @@ def locations(
         json=json,
         numbers=("partition", "port"),
     )
+
+
+def _sizes(client: Client, queue: str) -> Mapping[str, int | None]:
+    """How much room a queue takes; None where HBase does not tell this client."""
+    try:
+        regions = client.region_sizes(queue)
+    except (SettingsError, RequestRefusedError):
+        return dict.fromkeys(SIZES)
+    return {name: sum(getattr(each, name) for each in regions) for name in SIZES}
+
+
+def _size_cell(size: int | None) -> str | int | None:
+    return size if size is None or not sys.stdout.isatty() else size_text(size)
 
 
 def _kept(ttl: str | int | None) -> str:

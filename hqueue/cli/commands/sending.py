@@ -20,11 +20,12 @@ from hqueue.cli.commands.making import message_maker, parse_headers
 from hqueue.cli.exits import ExitCode, OutputError, exit_code_of, say, show_error
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.output import Output
-from hqueue.cli.progress import Advance, count_text, size_text
+from hqueue.cli.progress import Advance, count_text
 from hqueue.cli.session import Session
 from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.message import Message
 from hqueue.message_id import MessageID
+from hqueue.texts.shown import size_text
 
 if TYPE_CHECKING:
     from hqueue.cli.commands.shipment import Producing, Shipment

@@ -9,11 +9,12 @@ import typer
 from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.output import show_rows
-from hqueue.cli.progress import Advance, count_text, size_text
+from hqueue.cli.progress import Advance, count_text
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
 from hqueue.runtime.only_reads import OnlyReads
+from hqueue.texts.shown import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

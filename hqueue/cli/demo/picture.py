@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.cli.demo.tally import Tally
-from hqueue.cli.progress import count_text, size_text
+from hqueue.cli.progress import count_text
 from hqueue.runtime.extras import installing
+from hqueue.texts.shown import size_text
 
 if TYPE_CHECKING:
     from hqueue.cli.demo.counting import Counted

@@ -17,6 +17,7 @@ from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.servers import Servers
+from hqueue.hbase.native.sizes import RegionSizes
 from hqueue.hbase.native.snapshots import Snapshots
 from hqueue.hbase.native.tables import Tables
 from hqueue.hbase.native.zookeeper_registry import ReadNode, ZooKeeperRegistry
@@ -100,6 +101,7 @@ class NativeStore(OnPorts):
         super().__init__(*both, clock)
         self.tables = Tables(*both, self._registry, clock)
         self.locations = PartitionLocations(*both, self._meta, clock)
+        self.sizes = RegionSizes(*both, self._meta, clock)
         self.snapshots = Snapshots(*both, self._registry, clock)
         self.tokens = DelegationTokens(*both, self._registry, security, clock)
         table = settings.metadata_table

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from hqueue.hbase.native.wire import CLIENT, MASTER
+from hqueue.hbase.native.wire import ADMIN, CLIENT, MASTER
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.kerberos import Login
 from hqueue.net.refusals import RefusedError
@@ -76,7 +76,8 @@ class Security(NamedTuple):
         """Return the principals that a server of a service may have: masters and region servers
         alike say where the cluster's servers are.
         """
-        roles = {CLIENT: [self.regionserver], MASTER: [self.master]}
+        regionserver = [self.regionserver]
+        roles = {CLIENT: regionserver, ADMIN: regionserver, MASTER: [self.master]}
         named = roles.get(service, [self.master, self.regionserver])
         return [*dict.fromkeys(each.replace("_HOST", server.host.lower()) for each in named)]
 

@@ -23,6 +23,7 @@ from hqueue.hbase.native.protocol import pb
 from hqueue.net.framing import LENGTH
 
 __all__ = [
+    "ADMIN",
     "CLIENT",
     "FRAME_BYTES_MAX",
     "KERBEROS",
@@ -46,6 +47,9 @@ __all__ = [
 
 CLIENT = "ClientService"
 """Rows, at region servers."""
+
+ADMIN = "AdminService"
+"""What region servers say of themselves."""
 
 MASTER = "MasterService"
 """Administration, at the active master."""

@@ -37,6 +37,7 @@ class GatewayStore(Stepwise):
 
     tokens = None
     snapshots = None
+    sizes = None
 
     def __init__(self, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock

@@ -8,12 +8,13 @@ import typer
 
 from hqueue.cli.exits import say
 from hqueue.cli.output import show_table
-from hqueue.cli.progress import count_text, size_text
+from hqueue.cli.progress import count_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.position import is_relative, parse_position
 from hqueue.settings.attributes import check_queue_name
+from hqueue.texts.shown import size_text
 from pyspark_hqueue.jobs.arguments import check_archive, check_table
 from pyspark_hqueue.jobs.command_options import (
     ArchiveFormat,

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.progress import size_text
 from hqueue.cli.session import session_of
 from hqueue.position import parse_position
-from hqueue.texts.shown import iso_timestamp, printable
+from hqueue.texts.shown import iso_timestamp, printable, size_text
 from pyspark_hqueue.jobs.command_options import (
     Conf,
     DryRun,

@@ -214,6 +214,22 @@ class MemoryCluster:
             held = [bisect.bisect_right(starts, rowkey.first_of(p)) - 1 for p in range(partitions)]
             return [(regions[number].host, regions[number].port) for number in held]
 
+    def sizes(self, name: str) -> builtins.list[tuple[bytes, bytes, int]]:
+        """Each region's first row, the first one beyond it, and how many bytes its cells have."""
+        with self._lock:
+            if name not in self._tables or not self._tables[name].enabled:
+                raise StoreUnavailableError(
+                    "the regions are served nowhere", outcome=Outcome.NOT_APPLIED, queue=name
+                )
+            rows = self.rows(name)
+            sizes = dict.fromkeys(self._tables[name].starts, 0)
+            starts = [*sizes]
+            for key, cells in rows.items():
+                start = starts[bisect.bisect_right(starts, key) - 1]
+                sizes[start] += sum(len(key) + len(c) + len(v) for c, v in cells.items())
+            ends = [*starts[1:], b""]
+            return [(start, end, sizes[start]) for start, end in zip(starts, ends, strict=True)]
+
     # What tests do past hqueue.
 
     def move(self, name: str, region: int, host: str, port: int) -> None:

@@ -13,7 +13,7 @@ from hqueue.format import rowkey
 from hqueue.hbase.row_records import RowRecords
 from hqueue.log.in_threads import LogInThreads
 from hqueue.log.ports import Row
-from hqueue.log.table_ports import PartitionLocation, Snapshot
+from hqueue.log.table_ports import PartitionLocation, RegionSize, Snapshot
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.steps import Pause, Wait, Work
 from hqueue.runtime.stepwise import OnPorts, Stepwise, stepwise
@@ -54,6 +54,7 @@ class MemoryStore(Stepwise):
         self.tables = MemoryTables(self._link)
         self.snapshots = MemorySnapshots(self._link)
         self.locations = MemoryLocations(self._link)
+        self.sizes = MemorySizes(self._link)
         rows = MemoryRecordRows(cluster, settings.metadata_table, self._link.ask)
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
 
@@ -225,6 +226,19 @@ class MemoryLocations(_OnLink):
         request = partial(self._link.cluster.locate, queue, partitions)
         located = yield self._link.wait("locate", request)
         return [PartitionLocation(partition, *where) for partition, where in enumerate(located)]
+
+
+class MemorySizes(_OnLink):
+    """The store's `SizePort`."""
+
+    @stepwise
+    def sizes(self, queue: str, partitions: int) -> Work[Any, list[RegionSize]]:
+        request = partial(self._link.cluster.sizes, queue)
+        sized = yield self._link.wait("sizes", request)
+        return [
+            RegionSize(*rowkey.partitions_between(start, end, partitions), 0, size)
+            for start, end, size in sized
+        ]
 
 
 class MemoryLog:

@@ -8,13 +8,24 @@ import itertools
 from collections.abc import Coroutine, Iterable
 from typing import Any, NamedTuple, TypeVar
 
-from hqueue import HQueueError
+from hqueue import HQueueError, SettingsError
 from hqueue.aio import Client
+from hqueue.errors import RequestRefusedError
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 
-__all__ = ["GROUP", "KEPT", "QUEUE", "SUBSCRIBER", "History", "Sample", "Series", "growth"]
+__all__ = [
+    "GROUP",
+    "KEPT",
+    "QUEUE",
+    "SIZE",
+    "SUBSCRIBER",
+    "History",
+    "Sample",
+    "Series",
+    "growth",
+]
 
 logger = Log(__name__)
 
@@ -22,13 +33,15 @@ SAMPLES_MAX = 180
 SERIES_MAX = 2_000
 """Of all queues, groups and subscribers. The history of further ones is not kept."""
 AT_ONCE = 4
+SIZES_EVERY = 6
+"""Sizes grow slowly: they are measured in one of so many rounds."""
 MEASURE_S_MAX = 15.0
 """A queue, a group or a queue's subscribers that take longer are left out this time."""
 
-QUEUE, KEPT, GROUP, SUBSCRIBER = "queue", "kept", "group", "subscriber"
+QUEUE, KEPT, SIZE, GROUP, SUBSCRIBER = "queue", "kept", "size", "group", "subscriber"
 
 Name = tuple[str, ...]
-"""What is measured: `QUEUE` or `KEPT`, and a queue; `GROUP`, the group and the queue; or
+"""What is measured: `QUEUE`, `KEPT` or `SIZE`, and a queue; `GROUP`, the group and the queue; or
 `SUBSCRIBER`, the subscriber and the queue."""
 
 
@@ -41,7 +54,7 @@ class Sample(NamedTuple):
     at_s: float
     """The time by a monotonic clock."""
     value: float
-    """How many messages a queue ever had or has now, or a reader's lag."""
+    """How many messages a queue ever had or has now, how many bytes it takes, or a reader's lag."""
 
 
 class Series:
@@ -103,14 +116,18 @@ class History:
 
     async def run(self) -> None:
         """Measure until this is cancelled."""
-        while True:
+        for number in itertools.count():
             began_s = SYSTEM_CLOCK.monotonic_ms() / 1e3
-            await self.measure()
+            await self.measure(sizes=number % SIZES_EVERY == 0)
             took_s = SYSTEM_CLOCK.monotonic_ms() / 1e3 - began_s
             await asyncio.sleep(max(1.0, self._every_s - took_s))
 
-    async def measure(self) -> None:
-        """Measure everything once. A queue or a reader that can't be read is left out."""
+    async def measure(self, *, sizes: bool = True) -> None:
+        """Measure everything once. A queue or a reader that can't be read is left out.
+
+        Args:
+            sizes: whether to measure the queues' sizes, too.
+        """
         self.left_out = 0
         seen: set[Name] = set()
         names = await self._bounded(self._queues()) or []
@@ -124,6 +141,7 @@ class History:
                         seen.add(name)
 
         await asyncio.gather(
+            *(one(self._size_of(each)) for each in names[: SERIES_MAX if sizes else 0]),
             *(one(self._of_queue(each)) for each in names[:SERIES_MAX]),
             *(one(self._of_subscribers(each)) for each in names[:SERIES_MAX]),
             *(one(self._of_group(each)) for each in groups[:SERIES_MAX]),
@@ -167,6 +185,13 @@ class History:
             offsets = await queue.offsets()
         kept = sum(each.end_ordinal - each.beginning_ordinal for each in offsets)
         return {(QUEUE, name): sum(each.count for each in offsets), (KEPT, name): kept}
+
+    async def _size_of(self, name: str) -> dict[Name, int]:
+        try:
+            regions = await self._client.region_sizes(name)
+        except (SettingsError, RequestRefusedError):
+            return {}  # Gateways can't say it, or HBase does not tell this client.
+        return {(SIZE, name): sum(each.stored_bytes + each.memory_bytes for each in regions)}
 
     async def _of_subscribers(self, name: str) -> dict[Name, int]:
         lags: collections.Counter[Name] = collections.Counter()

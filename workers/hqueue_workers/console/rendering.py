@@ -24,7 +24,7 @@ from hqueue.errors import (
     StoreUnavailableError,
     SubscriberNotFoundError,
 )
-from hqueue.texts.shown import iso_timestamp, printable, ttl_text
+from hqueue.texts.shown import iso_timestamp, printable, size_text, ttl_text
 from hqueue_workers.console.gate import SESSION, FormTokens
 from hqueue_workers.console.history import Sample, Series, growth
 from hqueue_workers.console.protocol import CALLER
@@ -75,6 +75,7 @@ class Renderer:
             printable=printable,
             query=query,
             rate=rate_text,
+            size=size_cell,
             ttl=ttl_text,
         )
         self._environment.globals["allow_changes"] = allow_changes
@@ -136,6 +137,13 @@ def hexdump(value: bytes, bytes_max: int = 4_096) -> str:
 def count_cell(number: float | None) -> str:
     """A number for a table."""
     return "-" if number is None else f"{number:,}"
+
+
+def size_cell(size: float | None) -> str:
+    """A number of bytes for a table. HBase counts in whole MiB."""
+    if size is None:
+        return "-"
+    return size_text(size) if size else "0 MB"
 
 
 def rate_text(series: Series | None) -> str:

@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hqueue import HQueueError
+from hqueue import HQueueError, SettingsError
+from hqueue.typing import RegionSize
 from hqueue_workers.console.context import Context, caller_of
-from hqueue_workers.console.history import GROUP, KEPT, QUEUE, SUBSCRIBER
+from hqueue_workers.console.history import GROUP, KEPT, QUEUE, SIZE, SUBSCRIBER
 
 __all__ = ["show_queue", "show_queues"]
 
 QUEUES_MAX = 1_000
 PARTITIONS_MAX = 512
 READ_S_MAX = 10.0
+
+
+class PartitionSize(NamedTuple):
+    """How much room the regions take that have a partition's rows."""
+
+    stored_bytes: int
+    memory_bytes: int
+    others: str
+    """The partitions from first to last that share the region; empty if it has this one alone."""
+
+
+def sizes_by_partition(
+    regions: Iterable[RegionSize], partitions: Sequence[int]
+) -> Mapping[int, PartitionSize]:
+    """The sizes of these partitions. Partitions that share a region each have its size."""
+    sizes: dict[int, PartitionSize] = {}
+    for each in regions:
+        shared = each.last_partition > each.first_partition
+        others = f"{each.first_partition} to {each.last_partition}" if shared else ""
+        for partition in range(each.first_partition, each.last_partition + 1):
+            if partition in partitions:
+                stored, held, _ = sizes.get(partition, (0, 0, ""))
+                stored, held = stored + each.stored_bytes, held + each.memory_bytes
+                sizes[partition] = PartitionSize(stored, held, others)
+    return sizes
 
 
 async def show_queues(context: Context, request: Request) -> Response:
@@ -31,6 +59,7 @@ async def show_queues(context: Context, request: Request) -> Response:
             each,
             context.history.series(QUEUE, each.name),
             context.history.series(KEPT, each.name),
+            context.history.series(SIZE, each.name),
         )
         for each in seen[:QUEUES_MAX]
     ]
@@ -44,7 +73,7 @@ async def show_queue(context: Context, request: Request) -> Response:
     client = context.client
     description = await asyncio.wait_for(client.describe_queue(name), READ_S_MAX)
     partitions = range(min(description.partitions, PARTITIONS_MAX))
-    offsets, places = {}, {}
+    offsets, places, sizes = {}, {}, {}
     problem = "the queue is disabled: its messages stay, and can be read when it is enabled"
     if description.enabled is not False:
         problem = ""
@@ -62,6 +91,16 @@ async def show_queue(context: Context, request: Request) -> Response:
         problem = (
             problem or "the console did not find the servers of the partitions: see the page Health"
         )
+    unsized = ""
+    try:
+        measured = await asyncio.wait_for(client.region_sizes(name), READ_S_MAX)
+        sizes = sizes_by_partition(measured, partitions)
+    except SettingsError:
+        unsized = "HBase's gateways do not tell sizes: let the console connect natively."
+    except (HQueueError, asyncio.TimeoutError) as exc:
+        late = "the region servers did not answer in time"
+        reason = exc.text if isinstance(exc, HQueueError) else late
+        unsized = f"The sizes are not known now: {reason}."
     readers = [
         (kind, series_name[1], series)
         for kind in (GROUP, SUBSCRIBER)
@@ -74,6 +113,9 @@ async def show_queue(context: Context, request: Request) -> Response:
         partitions=partitions,
         offsets=offsets,
         places=places,
+        sizes=sizes,
+        unsized="" if description.enabled is False else unsized,
+        size=context.history.series(SIZE, name),
         readers=readers,
         problem=problem,
         series=context.history.series(QUEUE, name),
