@@ -227,8 +227,12 @@ class Cluster(OnPorts):
         if port is None:
             raise SettingsError("sizes need the native way to HBase: set hbase='native'")
         deadline = Deadline(self.clock, self.settings.operation_timeout_ms)
-        sized = partial(port.sizes.steps, name, partitions)
-        return (yield from deadline.bound(deadline.insist(sized)))
+
+        def once() -> Work[Any, list[RegionSize]]:
+            found: list[RegionSize] = yield port.sizes.asked(name, partitions)
+            return found
+
+        return (yield from deadline.bound(deadline.insist(once)))
 
     def fields(self) -> ClearableRecords:
         """Records of fields, which lie beside the queues."""

@@ -18,9 +18,10 @@ from hqueue.metrics.metric import (
 
 __all__ = ["METRICS", "PROCESS_METRICS", "metrics_of"]
 
-WORKER, HUB, API = ("worker",), ("hub",), ("api",)
-ROLES = ("worker", "hub", "work")
+WORKER, HUB, API, CONSOLE = ("worker",), ("hub",), ("api",), ("console",)
+ROLES = ("worker", "hub", "work", "console")
 SERVERS = ("worker", "hub")
+PORTS = ("worker", "hub", "console")
 
 DELIVERY_LABELS = ("queue", "partition", "subscriber")
 GROUP_LABELS = ("queue", "partition", "group")
@@ -60,7 +61,7 @@ _PROCESSES = (
     counter_of(
         "refused_connections",
         "Connections that a port of this process refused.",
-        SERVERS,
+        PORTS,
         ("port", "reason"),
         "connections",
         notes="[Security](../security.md#refusals) lists the reasons.",
@@ -68,7 +69,7 @@ _PROCESSES = (
     counter_of(
         "plaintext_connections",
         "Connections without TLS that a port of this process accepted (tls_optional).",
-        SERVERS,
+        PORTS,
         ("port",),
         "connections",
         notes="See [the move to TLS](../security.md#moving-a-running-cluster-to-tls).",
@@ -76,7 +77,7 @@ _PROCESSES = (
     gauge_of(
         "certificate_expiration_timestamp_seconds",
         "Time at which the certificate of this process's ports expires.",
-        SERVERS,
+        PORTS,
         (),
         "seconds since 1970",
         notes="Only with `tls`.",
@@ -299,6 +300,58 @@ _API = (
     ),
 )
 
+_CONSOLE = (
+    counter_of(
+        "console_requests",
+        "Requests that the console answered, by page and status.",
+        CONSOLE,
+        ("page", "status"),
+        "requests",
+        notes="`page` is the page's path, in which names of queues stand as `{queue}`.",
+    ),
+    counter_of(
+        "console_refused_requests",
+        "Requests that the console refused before they came to a page.",
+        CONSOLE,
+        ("status",),
+        "requests",
+        notes="403: another site's, or of a principal without the right; 413, 414, 431: too large; "
+        "421: for an unknown name; 503: too many at a time. See "
+        "[The console](../console.md#security).",
+    ),
+    seconds_of(
+        "console_request_seconds",
+        "Time until the console answered a request; of a stream, until it began.",
+        CONSOLE,
+        ("page",),
+    ),
+    gauge_of("console_streams", "Pages that follow messages now.", CONSOLE, (), "streams"),
+    gauge_of("console_connections", "Open connections of browsers.", CONSOLE, (), "connections"),
+    gauge_of(
+        "console_unmeasured",
+        "Queues, groups and subscribers that the console's last round could not measure.",
+        CONSOLE,
+        (),
+        "measurements",
+    ),
+    gauge_of(
+        "console_queue_messages",
+        "Messages that a queue has now.",
+        CONSOLE,
+        ("queue",),
+        notes="Of at most 2,000 queues, groups and subscribers together.",
+    ),
+    gauge_of(
+        "console_queue_bytes",
+        "Bytes that a queue takes in store files and in memory of region servers.",
+        CONSOLE,
+        ("queue",),
+        "bytes",
+        notes="In whole MiB of each region; none through gateways. See "
+        "[Sizes](../console.md#sizes).",
+    ),
+)
+
 PROCESS_METRICS = tuple(
     Metric(name, kind, text, (), unit, ROLES, "Made by `prometheus_client`, on Linux.")
     for name, kind, text, unit in (
@@ -324,7 +377,16 @@ PROCESS_METRICS = tuple(
 
 METRICS: dict[str, Metric] = {
     each.name: each
-    for each in (*_PROCESSES, *_DELIVERY, *_GROUPS, *_HUB, *_API, *CLIENT_METRICS, *PROCESS_METRICS)
+    for each in (
+        *_PROCESSES,
+        *_DELIVERY,
+        *_GROUPS,
+        *_HUB,
+        *_API,
+        *_CONSOLE,
+        *CLIENT_METRICS,
+        *PROCESS_METRICS,
+    )
 }
 """All metrics by name, in the order in which they are shown."""
 

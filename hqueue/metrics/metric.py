@@ -21,8 +21,8 @@ LATENCY_BUCKETS_S = (
 Kind = str
 """``counter``, ``gauge`` or ``histogram``."""
 Role = str
-"""What exposes a metric: ``worker``, ``hub``, ``api`` (in the process of a worker or hub),
-``client``, or ``work`` (``hqueue work``)."""
+"""What exposes a metric: ``worker``, ``hub``, ``console``, ``api`` (in the process of a
+worker or hub), ``client``, or ``work`` (``hqueue work``)."""
 
 
 class Metric(NamedTuple):

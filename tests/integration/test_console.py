@@ -11,6 +11,7 @@ import pytest
 import hqueue
 from hqueue_workers.console.rendering import size_cell
 from tests.support.console import RunningConsole, running_console
+from tests.support.waiting import wait_for
 
 GROUP, SUBSCRIBER = "readers <of orders>", "archive"
 
@@ -286,3 +287,44 @@ def test_a_console_that_only_reads_changes_nothing(
             assert "--allow-changes" in answer.text
         assert offsets(site, queue) == before
         assert len([*queue.dead_letters.waiting(group=GROUP)]) == 1
+
+
+def metric(site: RunningConsole, series: str) -> float:
+    """A value of the console's metrics; 0 if it is not there yet."""
+    text = httpx.get(f"http://127.0.0.1:{site.console.metrics_port}/metrics").text
+    found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
+    return 0.0 if found is None else float(found[1])
+
+
+def test_the_console_counts_its_requests_refusals_and_streams(
+    site: RunningConsole, browser: httpx.Client, queue: hqueue.Queue
+) -> None:
+    series = 'hqueue_console_requests_total{page="/queues/{queue}/messages",status="%d"}'
+    well, wrong = metric(site, series % 200), metric(site, series % 400)
+    refused = metric(site, 'hqueue_console_refused_requests_total{status="421"}')
+    path = f"/queues/{queue.name}/messages"
+    read(browser, path)
+    assert browser.get(f"{path}?rows=0").status_code == 400
+    assert browser.get(path, headers={"host": "elsewhere"}).status_code == 421
+    assert browser.get("/no-page").status_code == 404
+    assert metric(site, series % 200) == well + 1
+    assert metric(site, series % 400) == wrong + 1
+    assert metric(site, 'hqueue_console_refused_requests_total{status="421"}') == refused + 1
+    assert metric(site, 'hqueue_console_requests_total{page="other",status="404"}') >= 1
+    assert metric(site, 'hqueue_console_request_seconds_count{page="other"}') >= 1
+    with browser.stream("GET", f"/queues/{queue.name}/tail/stream") as stream:
+        lines = stream.iter_lines()  # httpx ends the stream with it.
+        assert next(lines) == "event: begun"
+        wait_for(lambda: metric(site, "hqueue_console_streams") == 1, "the stream is counted")
+        assert metric(site, "hqueue_console_connections") >= 1
+    wait_for(lambda: metric(site, "hqueue_console_streams") == 0, "the stream has ended")
+
+
+def test_the_console_says_how_large_queues_are(site: RunningConsole, queue: hqueue.Queue) -> None:
+    site.measure()
+    labels = f'{{queue="{queue.name}"}}'
+    assert metric(site, f"hqueue_console_queue_messages{labels}") >= 20
+    if site.client.settings.hbase != "gateways":
+        sizes = site.client.region_sizes(queue.name)
+        total = sum(each.stored_bytes + each.memory_bytes for each in sizes)
+        assert metric(site, f"hqueue_console_queue_bytes{labels}") == total

@@ -19,11 +19,13 @@ COMMAND = "make monitoring"
 NOTE = f"Written by `{COMMAND}` from the list of metrics: a change belongs there."
 
 TITLES = {
-    ("worker", "hub", "work"): "All processes",
+    ("worker", "hub", "work", "console"): "All processes",
+    ("worker", "hub", "console"): "Workers, hubs and consoles",
     ("worker", "hub"): "Workers and hubs",
     ("worker",): "Workers",
     ("hub",): "Hubs",
     ("api",): "The Thrift API",
+    ("console",): "Consoles",
     ("client", "work"): "Programs that produce and consume",
     ("work",): "`hqueue work`",
 }

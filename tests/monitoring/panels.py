@@ -284,6 +284,40 @@ ROWS: dict[str, list[Panel]] = {
         ),
         Panel("Bytes of scanners", "bytes", {"{{instance}}": "hqueue_api_scanners_bytes"}),
     ],
+    "Console": [
+        Panel(
+            "Requests",
+            "reqps",
+            {
+                "{{status}}": _rate("hqueue_console_requests_total", "status"),
+                "refused {{status}}": _rate("hqueue_console_refused_requests_total", "status"),
+            },
+        ),
+        Panel(
+            "Time of a request, 95 %",
+            "s",
+            {"{{page}}": _quantile("hqueue_console_request_seconds", 0.95, "page")},
+        ),
+        Panel(
+            "Connections and streams",
+            "short",
+            {
+                "connections": "sum(hqueue_console_connections)",
+                "streams": "sum(hqueue_console_streams)",
+                "not measured": "sum(hqueue_console_unmeasured)",
+            },
+        ),
+        Panel(
+            "Sizes of queues",
+            "bytes",
+            {"{{queue}}": f"max by (queue) (hqueue_console_queue_bytes{{{QUEUE}}})"},
+        ),
+        Panel(
+            "Messages in queues",
+            "short",
+            {"{{queue}}": f"max by (queue) (hqueue_console_queue_messages{{{QUEUE}}})"},
+        ),
+    ],
     "Programs": [
         Panel(
             "Sent and received",

@@ -20,13 +20,14 @@ def test_each_role_exposes_the_metrics_of_the_list_and_no_other(
     make_queue: Callable[..., hqueue.Queue], process_environment: dict[str, str]
 ) -> None:
     queue = make_queue(partitions=1)
-    worker, hub = free_port(), free_port()
+    worker, hub, console = free_port(), free_port(), free_port()
     push = {"HQUEUE_WORKER_METRICS_PORT": worker, "HQUEUE_WORKER_API_PORT": 0}
     serving = {
         "HQUEUE_HUB_METRICS_PORT": hub,
         "HQUEUE_HUB_PORT": 0,
         "HQUEUE_HUB_HOST": "127.0.0.1",
     }
+    browsing = {"HQUEUE_CONSOLE_METRICS_PORT": console, "HQUEUE_CONSOLE_PORT": 0}
     with (
         running(
             "worker", "--host", "127.0.0.1",
@@ -35,9 +36,13 @@ def test_each_role_exposes_the_metrics_of_the_list_and_no_other(
         running(
             "hub", queue.name, environment=process_environment, settings=serving, port=hub
         ),
+        running(
+            "console", environment=process_environment, settings=browsing, port=console
+        ),
     ):  # fmt: skip
         assert exposed(worker) == listed("worker", "api")
         assert exposed(hub) == listed("hub")
+        assert exposed(console) == listed("console")
 
 
 def test_hqueue_work_exposes_the_metrics_of_the_list_and_no_other(

@@ -58,7 +58,8 @@ def running_console(client: hqueue.Client, **settings: Any) -> Iterator[RunningC
         loop = asyncio.get_running_loop()
         stop.append(lambda: loop.call_soon_threadsafe(stopping.set))
         # Tests measure when they want to.
-        chosen = ConsoleSettings(**{"port": 0, "history_ms": 3_600_000, **settings})
+        own = {"port": 0, "metrics_port": 0, "history_ms": 3_600_000}
+        chosen = ConsoleSettings(**{**own, **settings})
         console = Console(client, chosen)
         begun.append(RunningConsole(console, client, loop))
         await console.run(stopping, on_ready=lambda address: ready.set())

@@ -11,6 +11,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from hqueue_workers.console.context import Context, Page, answering
+from hqueue_workers.console.metrics import OTHER
 from hqueue_workers.console.pages import (
     dead_letters,
     groups,
@@ -63,6 +64,7 @@ def make_app(context: Context) -> Starlette:
     """
 
     async def missing(request: Request, error: Exception) -> Response:
+        context.metrics.answered(OTHER, 404, 0.0)
         text = "The console has no such page."
         return context.renderer.page(request, "error.html", 404, code=404, text=text)
 
@@ -70,9 +72,9 @@ def make_app(context: Context) -> Starlette:
     return Starlette(
         routes=[
             Route("/", _to_queues),
-            *(Route(path, answering(context, page)) for path, page in PAGES.items()),
+            *(Route(path, answering(context, path, page)) for path, page in PAGES.items()),
             *(
-                Route(path, answering(context, page), methods=["POST"])
+                Route(path, answering(context, path, page), methods=["POST"])
                 for path, page in CHANGES.items()
             ),
             Mount("/static", StaticFiles(directory=str(static))),

@@ -7,13 +7,15 @@ import contextlib
 from collections.abc import Callable
 
 import hqueue.aio
-from hqueue import Client
+from hqueue import Client, __version__
 from hqueue.net.security import security_of
+from hqueue.rpc.pages import PROMETHEUS_TEXT, Answer, HealthServer
 from hqueue_workers.console.app import make_app
 from hqueue_workers.console.context import Context
 from hqueue_workers.console.examination import Examination
 from hqueue_workers.console.gate import FormTokens, Gate
 from hqueue_workers.console.history import History
+from hqueue_workers.console.metrics import ConsoleMetrics
 from hqueue_workers.console.rendering import Renderer
 from hqueue_workers.console.rights import Rights
 from hqueue_workers.console.server import ConsoleServer
@@ -21,6 +23,7 @@ from hqueue_workers.console.settings import ConsoleSettings
 from hqueue_workers.console.streaming import Streams
 from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.runtime import ready
+from hqueue_workers.node.security_metrics import PortSecurityMetrics
 
 __all__ = ["Console"]
 
@@ -50,6 +53,10 @@ class Console:
         connected = hqueue.aio.Client(client)
         self.history = History(connected, settings.history_ms)
         self._streams = Streams(settings.streams_max)
+        self.metrics = ConsoleMetrics(
+            self.history, lambda: self._streams.open, lambda: self.connections, __version__
+        )
+        self.metrics.registry.register(PortSecurityMetrics(security))
         context = Context(
             connected,
             rights,
@@ -57,11 +64,18 @@ class Console:
             self.history,
             self._streams,
             Examination(client.settings, writes=settings.allow_changes),
+            self.metrics,
             asyncio.Semaphore(SEARCHES_MAX),
         )
-        gate = Gate(make_app(context), settings.known_hosts, guard)
+        gate = Gate(make_app(context), settings.known_hosts, guard, self.metrics.refused)
         self._server = ConsoleServer(gate, settings.connections_max, guard)
         self._secured = security is not None
+        self._health = HealthServer({"/health": _health_page, "/metrics": self._metrics_page})
+        self._metrics_guard = None
+        if security is not None:
+            self._metrics_guard = security.guard(
+                "metrics", settings.metrics_principals, "metrics_principals"
+            )
 
     @property
     def address(self) -> str:
@@ -74,6 +88,14 @@ class Console:
     def connections(self) -> int:
         """How many connections are open."""
         return self._server.connections
+
+    @property
+    def metrics_port(self) -> int:
+        """The port of health and metrics, once it is ready."""
+        return self._health.port
+
+    async def _metrics_page(self) -> Answer:
+        return Answer(200, PROMETHEUS_TEXT, await asyncio.to_thread(self.metrics.text))
 
     async def run(
         self, stopping: asyncio.Event, on_ready: Callable[[str], None] = lambda address: None
@@ -93,12 +115,16 @@ class Console:
         measuring = None
         try:
             self._server.listen(self._settings.host, self._settings.port)
+            self._health.listen(
+                self._settings.metrics_host, self._settings.metrics_port, self._metrics_guard
+            )
             ready.info("the console is ready at %s", self.address)
             on_ready(self.address)
             measuring = asyncio.ensure_future(self.history.run())
             await stopping.wait()
         finally:
             self._streams.stopping.set()
+            self._health.close()
             await self._server.close()
             if measuring is not None:
                 measuring.cancel()
@@ -106,3 +132,7 @@ class Console:
                     await measuring
             if self._access is not None:
                 self._access.close()
+
+
+async def _health_page() -> Answer:
+    return Answer(200, "application/json", b'{"status": "serving"}\n')

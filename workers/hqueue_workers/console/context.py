@@ -12,9 +12,11 @@ from starlette.responses import RedirectResponse, Response
 from hqueue import HQueueError, InvalidInputError
 from hqueue.aio import Client
 from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue_workers.console.examination import Examination
 from hqueue_workers.console.gate import SESSION, read_form
 from hqueue_workers.console.history import History
+from hqueue_workers.console.metrics import ConsoleMetrics
 from hqueue_workers.console.protocol import CALLER
 from hqueue_workers.console.rendering import Renderer
 from hqueue_workers.console.rights import Caller, Rights
@@ -45,6 +47,7 @@ class Context:
     history: History
     streams: Streams
     examination: Examination
+    metrics: ConsoleMetrics
     searches: asyncio.Semaphore
     """Bounds the searches at a time: each holds what it has read."""
 
@@ -63,10 +66,29 @@ class Context:
 Page = Callable[[Context, Request], Awaitable[Response]]
 
 
-def answering(context: Context, page: Page) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that shows a page, or the page of the error that it raises."""
+def answering(context: Context, path: str, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint that shows a page, or the page of the error that it raises.
+
+    Args:
+        context: what the pages share.
+        path: where the page is, for the metrics.
+        page: the page.
+    """
 
     async def endpoint(request: Request) -> Response:
+        began_ms, status = SYSTEM_CLOCK.monotonic_ms(), 500
+        try:
+            answer = await answered(request)
+            status = answer.status_code
+        except asyncio.CancelledError:
+            status = 503  # The gate abandons requests that take too long.
+            raise
+        finally:
+            took_s = (SYSTEM_CLOCK.monotonic_ms() - began_ms) / 1e3
+            context.metrics.answered(path, status, took_s)
+        return answer
+
+    async def answered(request: Request) -> Response:
         try:
             return await page(context, request)
         except HQueueError as exc:

@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import secrets
 import urllib.parse
-from collections.abc import Collection, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
@@ -92,6 +92,7 @@ class Gate:
         app: the application.
         hosts: the host names that a request may have, in lower case.
         guard: who may open the console; None if callers prove nothing.
+        on_refused: called with the status of each refusal.
     """
 
     def __init__(
@@ -99,7 +100,9 @@ class Gate:
         app: App,
         hosts: Collection[str],
         guard: PortGuard | None,
+        on_refused: Callable[[int], object] = lambda status: None,
     ) -> None:
+        self._on_refused = on_refused
         self._app = app
         self._hosts = hosts
         self._guard = guard
@@ -118,6 +121,7 @@ class Gate:
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             status, text = refusal
+            self._on_refused(status)
             caller: Caller = scope[CALLER]
             self._audit.refused_for_now(
                 "request", caller.principal, caller.host, text, port="console"
@@ -129,6 +133,7 @@ class Gate:
             await self._app(scope, receive, answer.send)
             return
         if self._under_way >= REQUESTS_MAX:
+            self._on_refused(503)
             await _text(503, "The console is busy: try again in a moment.")(
                 scope, receive, answer.send
             )

@@ -114,6 +114,11 @@ class History:
             if name[0] == kind and name[-1] == queue
         )
 
+    def newest(self, kind: str) -> list[tuple[str, float]]:
+        """The newest measurement of each queue, of `KEPT` or `SIZE`."""
+        measured = list(self._series.items())  # Another thread reads this.
+        return [(name[1], each.samples[-1].value) for name, each in measured if name[0] == kind]
+
     async def run(self) -> None:
         """Measure until this is cancelled."""
         for number in itertools.count():

@@ -18,6 +18,7 @@ __all__ = ["ConsoleSettings"]
 
 _BOUNDS = {
     "port": (0, PORT_MAX),
+    "metrics_port": (0, PORT_MAX),
     "connections_max": (8, 10_000),
     "streams_max": (1, 1_000),
     "history_ms": (1_000, 3_600_000),
@@ -62,6 +63,17 @@ class ConsoleSettings(AccessSettings):
 
     change_principals: str = "*"
     """With `allow_changes` and ``tls``, the principals that may make changes: names as for
+    `principals`.
+    """
+
+    metrics_host: str = LOOPBACK
+    """The address that serves health and metrics; ``0.0.0.0`` for all interfaces."""
+
+    metrics_port: int = 9_181
+    """The port of health and metrics; a free port if 0."""
+
+    metrics_principals: str = "*"
+    """With the connection's ``tls``, the principals that may read health and metrics: names as for
     `principals`.
     """
 

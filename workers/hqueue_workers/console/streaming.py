@@ -44,12 +44,17 @@ class Streams:
             BufferFullError: the caller, or all callers together, have too many.
         """
         whose = caller.principal or caller.host
-        if sum(self._open.values()) >= self._streams_max:
+        if self.open >= self._streams_max:
             raise BufferFullError("too many pages follow messages now: try again later")
         if self._open.get(whose, 0) >= self._each_max:
             raise BufferFullError("you follow messages on too many pages: close one of them")
         self._open[whose] = self._open.get(whose, 0) + 1
         return whose
+
+    @property
+    def open(self) -> int:
+        """How many streams there are."""
+        return sum(self._open.values())
 
     def end(self, whose: str) -> None:
         """A stream has ended."""
@@ -74,6 +79,8 @@ class EventStream(Response):
         stopping: ends the stream when it is set.
         ended: called at the end.
     """
+
+    status_code = 200
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 worker: {notify: 7070, metrics: 9109}
 hub: {hub: 9190, metrics: 9191}
 api: {api: 9130, metrics: 9109}
-console: {console: 9180}
+console: {console: 9180, metrics: 9181}
 {{- end -}}
 
 {{/* Settings as TOML: whole numbers stay whole. */}}
