@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 
@@ -126,6 +127,29 @@ def test_messages_are_found_and_shown(browser: httpx.Client, queue: hqueue.Queue
     oldest = read(browser, path, start="earliest", rows=3)
     assert "The page is full." in oldest
     assert "Continue" in oldest
+
+
+def test_a_value_is_downloaded_as_a_file(site: RunningConsole, browser: httpx.Client) -> None:
+    value = b"<script>alert(1)</script>" + random.Random(1).randbytes(300 * 1024)
+    with site.client.create_queue("console-files", partitions=1) as queue:
+        queue.put(hqueue.Message("files", value))
+        queue.put(hqueue.Message("files", b""))
+        large, empty = queue.scan()
+    path = "/queues/console-files/messages/0/"
+    assert f'href="{path}{large.id}/value" download' in read(browser, f"{path}{large.id}")
+    for message in (large, empty, large, large, large, large):  # Each gives its turn back.
+        answer = browser.get(f"{path}{message.id}/value")
+        assert answer.content == message.value
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        name = f"console-files-0-{message.id}.bin"
+        assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+    for _ in range(8):
+        assert browser.get(f"{path}1-0/value").status_code == 400
+        with browser.stream("GET", f"{path}{large.id}/value") as stream:
+            assert next(stream.iter_bytes())  # It leaves before the end.
+    assert browser.get(f"{path}{large.id}/value").content == value
+    site.client.delete_queue("console-files", force=True)
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,20 @@ def test_messages_are_searched_and_opened_by_keyboard(page: Page) -> None:
     expect(page.locator("details pre").first).to_be_visible()
 
 
+def test_a_value_is_saved_as_a_file_and_not_shown(page: Page, client: hqueue.Client) -> None:
+    value = b"<script>alert(1)</script>" * 20_000
+    with client.queue("invoices") as queue:
+        queue.put(Message("files", value))
+        *_, message = queue.scan()
+    page.goto(f"/queues/invoices/messages/0/{message.id}")
+    expect(page.locator("pre").first).to_contain_text("<script>alert(1)</script>")
+    focus_by_tab(page, "a[download]")
+    with page.expect_download() as downloading:
+        page.keyboard.press("Enter")
+    assert downloading.value.suggested_filename == f"invoices-0-{message.id}.bin"
+    assert Path(downloading.value.path()).read_bytes() == value
+
+
 def test_new_messages_appear_and_can_be_paused_by_keyboard(
     page: Page, client: hqueue.Client
 ) -> None:

@@ -30,6 +30,7 @@ PAGES: dict[str, Page] = {
     "/queues/{queue}": queues.show_queue,
     "/queues/{queue}/messages": messages.show_messages,
     "/queues/{queue}/messages/{partition}/{id}": messages.show_message,
+    "/queues/{queue}/messages/{partition}/{id}/value": messages.download_value,
     "/queues/{queue}/tail": tail.show_tail,
     "/queues/{queue}/tail/stream": tail.stream_tail,
     "/queues/{queue}/dead-letters": dead_letters.show_dead_letters,

@@ -28,6 +28,7 @@ from hqueue_workers.node.security_metrics import PortSecurityMetrics
 __all__ = ["Console"]
 
 SEARCHES_MAX = 4
+DOWNLOADS_MAX = 4
 
 
 class Console:
@@ -66,6 +67,7 @@ class Console:
             Examination(client.settings, writes=settings.allow_changes),
             self.metrics,
             asyncio.Semaphore(SEARCHES_MAX),
+            asyncio.Semaphore(DOWNLOADS_MAX),
         )
         gate = Gate(make_app(context), settings.known_hosts, guard, self.metrics.refused)
         self._server = ConsoleServer(gate, settings.connections_max, guard)

@@ -50,6 +50,8 @@ class Context:
     metrics: ConsoleMetrics
     searches: asyncio.Semaphore
     """Bounds the searches at a time: each holds what it has read."""
+    downloads: asyncio.Semaphore
+    """Bounds the downloads at a time, likewise."""
 
     async def form(self, request: Request) -> dict[str, str]:
         """The fields of a form, whose token is that of the browser's session.

@@ -85,6 +85,6 @@ class _Gauges(Collector):
             ("hqueue_console_queue_bytes", SIZE),
         ):
             family = gauge(name)
-            for queue, value in self._history.newest(kind):
-                family.add_metric([queue], value)
+            for queue, newest in self._history.newest(kind):
+                family.add_metric([queue], newest)
             yield family

@@ -7,7 +7,7 @@ import json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hqueue import InvalidInputError, MessageID
+from hqueue import InvalidInputError, MessageID, ReceivedMessage
 from hqueue.position import parse_position
 from hqueue.settings.names import EVERYBODY
 from hqueue.texts.documents import data_fields, extra_fields
@@ -20,8 +20,15 @@ from hqueue_workers.console.context import (
     caller_of,
     whole_field,
 )
+from hqueue_workers.console.downloading import Download
 
-__all__ = ["chosen_filter", "chosen_partition", "show_message", "show_messages"]
+__all__ = [
+    "chosen_filter",
+    "chosen_partition",
+    "download_value",
+    "show_message",
+    "show_messages",
+]
 
 SHOWN_BYTES_MAX = 256 * 1024
 ROWS = (25, 50, 100, reading.ROWS_MAX)
@@ -79,8 +86,14 @@ async def show_messages(context: Context, request: Request) -> Response:
     )
 
 
-async def show_message(context: Context, request: Request) -> Response:
-    """Show one message: its value as JSON or text and in hexadecimal, its key and headers."""
+async def read_message(context: Context, request: Request) -> ReceivedMessage:
+    """The message that an address names, if the caller may read it.
+
+    Raises:
+        InvalidInputError: there is no such message.
+        NotAllowedError: the caller may not read it.
+        HQueueError: it can't be read.
+    """
     name, caller = request.path_params["queue"], caller_of(request)
     context.rights.check_sees(caller, name)
     partition = whole_field(request.path_params["partition"], "the partition", 0, PARTITION_MAX)
@@ -94,6 +107,13 @@ async def show_message(context: Context, request: Request) -> Response:
             id=str(message_id),
         )
     context.rights.check_sees(caller, name, message.topic)
+    return message
+
+
+async def show_message(context: Context, request: Request) -> Response:
+    """Show one message: its value as JSON or text and in hexadecimal, its key and headers."""
+    name, message = request.path_params["queue"], await read_message(context, request)
+    partition = message.partition
     document = {
         "queue": name,
         "partition": partition,
@@ -112,6 +132,19 @@ async def show_message(context: Context, request: Request) -> Response:
         document=json.dumps(document, ensure_ascii=False, indent=2),
         bytes_max=SHOWN_BYTES_MAX,
     )
+
+
+async def download_value(context: Context, request: Request) -> Response:
+    """Send a message's whole value as a file, which the browser saves and does not show."""
+    await context.downloads.acquire()
+    try:
+        message = await read_message(context, request)
+    except BaseException:
+        context.downloads.release()
+        raise
+    queue = request.path_params["queue"].replace(":", "-")
+    name = f"{queue}-{message.partition}-{message.id}.bin"
+    return Download(message.value, name, context.downloads.release)
 
 
 def _position(text: str) -> MessageID | None:

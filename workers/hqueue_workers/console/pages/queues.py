@@ -73,7 +73,8 @@ async def show_queue(context: Context, request: Request) -> Response:
     client = context.client
     description = await asyncio.wait_for(client.describe_queue(name), READ_S_MAX)
     partitions = range(min(description.partitions, PARTITIONS_MAX))
-    offsets, places, sizes = {}, {}, {}
+    offsets, places = {}, {}
+    sizes: Mapping[int, PartitionSize] = {}
     problem = "the queue is disabled: its messages stay, and can be read when it is enabled"
     if description.enabled is not False:
         problem = ""
