@@ -13,6 +13,31 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (document.hidden || selects || focused) event.preventDefault();
 });
 
+// A part that can't be loaded says why: what it shows may be old.
+const PARTS = ["live", "found"];
+const stale = document.getElementById("stale");
+
+const reasonIn = (xhr) => {
+  if (!xhr || !xhr.status) return "The console does not answer.";
+  const page = new DOMParser().parseFromString(xhr.responseText, "text/html");
+  const said = page.querySelector("[role=alert]");
+  return said ? said.textContent.trim() : `The console answers with the status ${xhr.status}.`;
+};
+
+for (const each of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
+  document.addEventListener(each, ({ detail }) => {
+    if (!PARTS.includes(detail.target.id)) return;
+    const old = " What this page shows may be old; it tries again in a few seconds.";
+    stale.textContent = reasonIn(detail.xhr) + (detail.target.id === "live" ? old : "");
+    stale.hidden = false;
+  });
+}
+
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  // Rows of a stream come without a target.
+  if (detail.target && PARTS.includes(detail.target.id)) stale.hidden = true;
+});
+
 document.addEventListener("htmx:configRequest", (event) => {
   // A form without JavaScript sends empty fields, too; addresses are shorter without them.
   for (const [name, value] of Object.entries(event.detail.parameters)) {
