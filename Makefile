@@ -61,6 +61,20 @@ test-secured: setup  ## run the demo and all examples on a secured server; takes
 test-faults: setup  ## harm a cluster under load and check every message (FAULTS='--seed 1 --duration 600')
 	$(BIN)/python -m tests.faults $(FAULTS)
 
+# The last release, in an environment of its own; tests/faults/versions.py names its commit. The tests'
+# support needs pytest.
+.venv-older/installed: tests/faults/versions.py $(STAMP)
+	$(PYTHON) -m venv --clear $(@D)
+	$(BIN)/python -m tests.faults.versions $(@D)/source
+	$(@D)/bin/pip install --quiet --constraint $(@D)/source/constraints.txt '$(@D)/source[local,worker]' pytest
+	touch $@
+
+# --no-apart and --no-power: an upgrade needs neither networks nor disks of its own.
+.PHONY: test-upgrades
+test-upgrades: setup .venv-older/installed  ## upgrade processes from the last release under load, and go back, one by one (FAULTS='--seed 1')
+	$(BIN)/python -m pytest -m upgrades tests/faults
+	$(BIN)/python -m tests.faults --no-apart --no-power --faults upgrade $(FAULTS)
+
 .PHONY: explore
 explore: $(STAMP)  ## explore larger state spaces of the models of groups, share groups, owners, push and moves; takes some 15 minutes
 	$(BIN)/python -m pytest -m larger --numprocesses auto --dist worksteal --quiet tests/model
@@ -212,4 +226,4 @@ format: $(STAMP)  ## format the code
 
 .PHONY: clean
 clean:  ## remove what was built and installed here; the shared jars and the server's data stay
-	rm -rf $(VENV) .tools .venv-spark-* .venv-python-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .tools .venv-spark-* .venv-python-* .venv-older build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

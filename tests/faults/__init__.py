@@ -4,8 +4,8 @@
 each writing down its operations (`history`). `nemesis` carries out a seeded `schedule`: what is
 done to servers, connections and the table is in `server_faults`, what to producers and their
 clocks in `producer_faults`, what to all others in `process_faults`, `topic_faults` and
-`share_faults`. After a drain `checker` proves from the histories alone that nothing was lost,
-doubled or reordered, and a checker of its own judges push, groups, hubs and share groups. `report`
-and `picture` tell what happened, and `page` makes docs/reliability.md of the reports of several
-runs.
+`share_faults`, and to the versions of all in `upgrade_faults`. After a drain `checker` proves from
+the histories alone that nothing was lost, doubled or reordered, and a checker of its own judges
+push, groups, hubs, share groups and upgrades. `report` and `picture` tell what happened, and `page`
+makes docs/reliability.md of the reports of several runs.
 """

@@ -32,21 +32,29 @@ from .hosts import Hosts, can_have_hosts, hosts_apart
 from .parts import PartsError, folder_of, part_after
 from .picture import draw
 from .power_faults import disk_folders
-from .report import figures, missing, summary
+from .report import figures, summary, unproven
 from .run import Options, Result, Surroundings, run
 from .schedule import FAULTS, GATEWAYS, NATIVE, kinds, schedule
 from .server_clocks import ServerClocks, can_set_clocks
 from .together import AT_ONCE, can_draw
+from .versions import Code, NoOlderCodeError, older_code
 
 ZOOKEEPERS = 3
 PLANNED_SHOWN = 30
+ALL_UPGRADES = "upgrade"
 REPORTS = Path(__file__).parents[2] / "reports"
 
 
 def main(
     seed: Annotated[int | None, typer.Option(help="Of the schedule; random if none.")] = None,
     duration: Annotated[float, typer.Option(help="Seconds of faults.")] = 180,
-    faults: Annotated[str, typer.Option(help="Kinds, with commas; all if none.")] = "",
+    faults: Annotated[
+        str,
+        typer.Option(
+            help="Kinds, with commas; all if none, except those of upgrades (`upgrade`: all of "
+            "these)."
+        ),
+    ] = "",
     folder: Annotated[Path, typer.Option(help="For the report.")] = REPORTS,
     hbase: Annotated[
         str, typer.Option(help="How clients reach HBase: native or gateways.")
@@ -89,8 +97,13 @@ def main(
         raise typer.BadParameter(f"--power takes root, loop devices, and {', '.join(PROGRAMS)}")
     if power is None:
         power = hbase == NATIVE and can_have_disks()
-    known = kinds(hbase, apart=apart, power=power, clocks=can_set_clocks())
-    chosen = _chosen(_names(faults) or known, _names(without), known)
+    upgrades = ALL_UPGRADES in faults
+    known = kinds(hbase, apart=apart, power=power, clocks=can_set_clocks(), upgrades=upgrades)
+    chosen = _chosen(_names(faults, known) or known, _names(without, known), known)
+    try:
+        older = older_code() if upgrades else None
+    except NoOlderCodeError as exc:
+        raise typer.BadParameter(str(exc)) from exc
     if part is not None and seed is None:
         raise typer.BadParameter("--part takes --seed: all parts of a run have the same")
     seed = random.randrange(10**6) if seed is None else seed
@@ -106,8 +119,9 @@ def main(
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that all processes are ended.
     report = folder / folder_of(seed, part)
-    result = _run(Options(seed, duration, chosen, report, hbase, apart, power, this_part))
-    raise typer.Exit(1 if result.violations else 3 if result.failures or missing(result) else 0)
+    options = Options(seed, duration, chosen, report, hbase, apart, power, this_part)
+    result = _run(options, older)
+    raise typer.Exit(1 if result.violations else 3 if unproven(result) else 0)
 
 
 def _chosen(wanted: Sequence[str], without: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -125,11 +139,17 @@ def _chosen(wanted: Sequence[str], without: Sequence[str], known: Sequence[str])
     return chosen
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _names(text: str, known: Sequence[str]) -> list[str]:
+    """The names in a text; `ALL_UPGRADES` stands for all those of upgrades."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    upgrades = [name for name in known if name.startswith(f"{ALL_UPGRADES}-")]
+    if ALL_UPGRADES in names and upgrades:
+        names.remove(ALL_UPGRADES)
+        names += upgrades
+    return names
 
 
-def _run(options: Options) -> Result:
+def _run(options: Options, older: Code | None) -> Result:
     """Run it on a cluster of its own, and write the report."""
     began = time.monotonic()
 
@@ -151,11 +171,12 @@ def _run(options: Options) -> Result:
             ) as server,
         ):
             try:
-                result = run(options, server, say, Surroundings(hosts, disks, clocks))
+                around = Surroundings(hosts, disks, clocks)
+                result = run(options, server, say, around, older=older)
             except BaseException:
                 _keep_logs(server, options.folder)
                 raise
-            if result.violations or result.failures or missing(result):
+            if result.violations or unproven(result):
                 _keep_logs(server, options.folder)
     except Exception as exc:
         traceback.print_exc()

@@ -35,6 +35,8 @@ class Fault:
         power: whether it needs servers with disks of their own.
         clocks: whether it needs servers with clocks of their own.
         often: how many times it comes while others come once.
+        upgrades: whether it needs the code of the last release.
+        times: how often a run must have it at least.
     """
 
     name: str
@@ -46,3 +48,5 @@ class Fault:
     power: bool = False
     clocks: bool = False
     often: int = 1
+    upgrades: bool = False
+    times: int = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from pathlib import Path
 from unittest import mock
@@ -40,12 +41,13 @@ async def _serve(specification: Specification) -> None:
     settings = HubSettings(
         host=at.host,
         port=at.port,
-        metrics_port=0,
+        metrics_port=specification.metrics_port,
         balance_ms=BALANCE_MS,
         session_ms=SESSION_MS,
         drain_ms=2_000,
     )
     stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
 
     async def look_after(client: Client) -> None:
         expiring = expiring_path(specification.folder, specification.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import threading
 import time
@@ -20,7 +21,7 @@ _T = TypeVar("_T")
 
 INSIST_S = 300.0
 EXTRA_EACH_S = 90.0
-"""After a run's time, for each kind of a track: until all have taken place."""
+"""After a run's time, for each time that a kind of a track must come: until it has."""
 
 
 class NotDoneError(Exception):
@@ -72,7 +73,8 @@ class Nemesis:
         """Carry out a schedule; what can be mended is when this returns.
 
         How far it gets depends on how fast the machine is. When the time is over, only those kinds
-        of faults come that have not taken place, for `EXTRA_EACH_S` each at most.
+        of faults come that have not taken place as often as they must, for `EXTRA_EACH_S` each time
+        at most.
 
         Args:
             tracks: the schedule.
@@ -88,22 +90,27 @@ class Nemesis:
             finally:
                 self._stopped.set()
 
+    def stop(self) -> None:
+        """Let no more faults begin, and mend those that are under way. Any thread may call this."""
+        self._stopped.set()
+
     def _run_track(self, track: Track, ends_s: float, all_kinds: bool) -> None:
-        left = set(track.faults) if all_kinds else set()
-        extra_s = len(track.faults) * EXTRA_EACH_S
+        must = {kind: track.times.get(kind, 1) for kind in track.faults}
+        left = collections.Counter(must if all_kinds else {})
+        extra_s = sum(must.values()) * EXTRA_EACH_S
         for item in track.planned:
             late_s = now_s() - ends_s
             if late_s > 0:
-                if not left or late_s > extra_s:
+                if not +left or late_s > extra_s:
                     return
-                if item.fault not in left:
+                if left[item.fault] <= 0:
                     continue
             self._stopped.wait(item.after_s)
             if self._stopped.is_set():
                 return
             event = self._bring_about(item)
             if not event.problem:
-                left.discard(item.fault)
+                left[item.fault] -= 1
 
     def _bring_about(self, item: Planned) -> Event:
         event = Event(item.fault, now_s())

@@ -153,6 +153,18 @@ counts as failed. A long run may be stopped between its parts: each part begins 
 and is judged whole, and the schedule goes on where the part before it ended. The table adds up the
 parts of a seed.
 
+In runs of `make test-upgrades` all processes begin with the last release
+([versions.py](../tests/faults/versions.py) names its commit), which is installed in an environment
+of its own. One by one, all processes of a kind except the stranger are switched to the present
+code; then all go back, one by one. Each must have put, got or served a message before another one
+of its track is switched. So each version reads what the other one stored, and takes over
+partitions, topics, offsets and locks from it. No other run has these faults.
+[test_exchange.py](../tests/faults/test_exchange.py) shows without servers that each version goes on
+with what the other one left.
+
+A run in which a fault took place too rarely, or in which processes put, published or got less than
+a message in five seconds, proves nothing, and counts as failed, too.
+
 The longest stall is the longest time in which some partition accepted no put from any producer,
 during a fault or just after it. The machine has two cores, and other runs or tests ran at the same
 time: a cluster that has its machine to itself recovers sooner.
@@ -258,6 +270,7 @@ python -m tests.faults --seed 1 --plan                # only show what would hap
 python -m tests.faults --seed 9 --duration 1500 --part 1   # a long run, part by part
 python -m tests.faults --seed 9 --duration 1500 --part 2   # it goes on where part 1 ended
 python -m tests.faults.planted durability             # does a fault find a bug that is planted?
+make test-upgrades FAULTS='--seed 1'                  # from the last release, and back
 make fuzz FUZZ='--seed 1 --duration 600'
 python -m tests.strangers --seconds 180
 python -m tests.strangers.quotas --seconds 60

@@ -20,6 +20,7 @@ import typer
 from tests.mutants.tree import Tree
 
 from .planted_bugs import BUGS
+from .versions import ENVIRONMENT
 
 RUN_S_MAX = 1_800.0
 ENDS_WITHIN_S = 120.0
@@ -56,6 +57,8 @@ def main(
             if not without:
                 source = (tree.root / bug.path).read_text()
                 tree.write(bug.path, bug.plant(source).encode())
+            # Upgrades begin there; the copy is of what git knows alone.
+            (tree.root / ENVIRONMENT.name).symlink_to(ENVIRONMENT)
             options = ("--seed", str(seed), "--duration", str(duration))
             report = folder / bug.name / ("others" if others else "without" if without else "bug")
             figures = _figures(tree, report, seed, (*options, "--faults", ",".join(kinds)))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .report import ALL_KINDS
+from .schedule import FAULTS
 
 __all__ = [
     "BUGS",
@@ -189,6 +190,18 @@ BUGS = (
         ("two-at-once", "kill-datanode", "unplug-datanode"),
         ("kill-datanode", "unplug-datanode", "kill-regionserver"),
         "lost",
+    ),
+    PlantedBug(
+        "records",
+        "records of metadata are written in version 2, and read in versions 1 and 2: no earlier "
+        "release reads them",
+        tuple(name for name, fault in FAULTS.items() if fault.upgrades),
+        "hqueue/metadata/encoding.py",
+        "VERSION = 1\n",
+        'VERSION = type("Two", (int,), {"__ne__": lambda _, read: read not in (1, 2)})(2)\n',
+        ("upgrade-consumer",),
+        ("kill-consumer", "kill-worker", "kill-sharer"),
+        "incompatible",
     ),
 )
 """Each is found by what it was planted for, or not yet."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import random
+import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +28,8 @@ from . import (
     worker,
 )
 from .specification import Specification
+from .versions import PRESENT, Code
+from .working import SERVING
 
 __all__ = ["Processes"]
 
@@ -45,6 +47,11 @@ _MODULES: Mapping[str, Any] = {
     "sharer": sharer,
 }
 
+STOPS_S = 30.0
+"""As docs/upgrading.md says."""
+
+WORDS = 2_000
+
 
 class Processes:
     """Starts and ends them. One thread may `fill` while others `replace` s.
@@ -57,6 +64,7 @@ class Processes:
         consumers: how many are in a process of consumers.
         own: settings of the clients of a kind of processes that differ.
         ways: the proxies that their clients go through natively, by region servers' addresses.
+        older: the code of the last release, if all processes start with that.
     """
 
     def __init__(
@@ -69,6 +77,7 @@ class Processes:
         consumers: int = 1,
         own: Mapping[str, Mapping[str, object]] | None = None,
         ways: Mapping[str, str] | None = None,
+        older: Code | None = None,
     ) -> None:
         self._queue = queue
         self._folder = folder
@@ -77,10 +86,14 @@ class Processes:
         self._own = dict(own or {})
         self._ways = dict(ways or {})
         self._random = random.Random(f"{seed} processes")
+        self._older = older
+        self._switched: set[tuple[str, str]] = set()
         self._started = 0
         self._filled = 0
         self.hubs = _addresses(len(hub.STYLES))
         """Where the hubs listen, in the order of their styles."""
+        self.metrics_ports: dict[tuple[str, str], int] = {}
+        """Where workers and hubs serve their metrics, by kind and name."""
         self._running: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
 
     def start_all(self) -> None:
@@ -89,11 +102,12 @@ class Processes:
             for style in module.STYLES:
                 self.start(kind, style)
 
-    def start(self, kind: str, style: str) -> None:
-        """Start one of a style."""
+    def start(self, kind: str, style: str) -> str:
+        """Start one of a style, and return its name."""
         self._started += 1
         name = f"{style}-{self._started}"
         self._running[kind, name] = self._start(kind, style, name)
+        return name
 
     def running(self, kind: str) -> dict[str, int]:
         """The process IDs of those of a kind that run, by name."""
@@ -103,10 +117,37 @@ class Processes:
             if of == kind and process.poll() is None
         }
 
-    def replace(self, kind: str, name: str) -> None:
-        """Start another of the same style in place of one that was killed."""
+    def replace(self, kind: str, name: str) -> str:
+        """Start another of the same style in place of one that was killed, and return its name."""
         self._running.pop((kind, name)).wait(timeout=30)
-        self.start(kind, name.rpartition("-")[0])
+        return self.start(kind, _style(name))
+
+    def stop(self, kind: str, name: str) -> None:
+        """Stop one as an operator does: SIGTERM, and SIGKILL only after a time."""
+        process = self._running[kind, name]
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOPS_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+    def version(self, kind: str, name: str) -> str:
+        """Which code one runs, or the one that comes in its place: ``older`` or ``present``."""
+        switched = (kind, _style(name)) in self._switched
+        return "present" if self._older is None or switched else "older"
+
+    def switch(self, kind: str, name: str) -> str:
+        """Let those that come in place of this one run the other version, which is returned."""
+        self._switched ^= {(kind, _style(name))}
+        return self.version(kind, name)
+
+    def count(self, kind: str) -> int:
+        """How many processes of a kind there should be."""
+        return len(_MODULES[kind].STYLES)
+
+    def last_words(self, kind: str, name: str) -> str:
+        """The end of a process's log."""
+        return self._log(kind, name).read_text(errors="replace")[-WORDS:]
 
     def fill(self, partition: int, timeout_s: float) -> None:
         """Let a producer of its own write some megabytes into a partition."""
@@ -134,8 +175,7 @@ class Processes:
                 process.wait()
                 code = "it did not end"
             if code != 0:
-                words = self._log(*key).read_text(errors="replace")[-2_000:]
-                failed.append(f"{key[1]}: {code}: {words}")
+                failed.append(f"{key[1]}: {code}: {self.last_words(*key)}")
         return failed
 
     def kill(self) -> None:
@@ -150,6 +190,11 @@ class Processes:
     def _start(
         self, kind: str, style: str, name: str, partition: int | None = None
     ) -> subprocess.Popen[bytes]:
+        older = self.version(kind, name) == "older"
+        code = self._older if older and self._older else PRESENT
+        if kind in SERVING:
+            address = _addresses(1)[0]
+            self.metrics_ports[kind, name] = int(address.rpartition(":")[2])
         specification = Specification(
             name=name,
             style=style,
@@ -161,17 +206,23 @@ class Processes:
             consumers=self._consumers,
             ways=self._ways,
             hubs=tuple(self.hubs),
+            metrics_port=self.metrics_ports.get((kind, name), 0),
         )
         with self._log(kind, name).open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", _MODULES[kind].__name__, specification.to_json()],
+                [code.python, "-m", _MODULES[kind].__name__, specification.to_json()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=Path(__file__).parents[2],
+                cwd=code.folder,
+                env=code.environment(),
                 # Stopped processes in its group would cost a run without a terminal its life.
                 start_new_session=True,
             )
+
+
+def _style(name: str) -> str:
+    return name.rpartition("-")[0]
 
 
 def _addresses(count: int) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .checker import KINDS
 from .delivery_checker import DELIVERY_KINDS
@@ -16,14 +18,19 @@ from .run import Result
 from .schedule import FAULTS, SERVERS
 from .share_checker import SHARE_KINDS
 from .topic_checker import TOPIC_KINDS
+from .upgrade_checker import UPGRADE_KINDS
 
-__all__ = ["ALL_KINDS", "figures", "longest", "publish_stalls", "stalls", "summary"]
+__all__ = ["ALL_KINDS", "figures", "longest", "publish_stalls", "stalls", "summary", "unproven"]
 
-ALL_KINDS = KINDS | DELIVERY_KINDS | GROUP_KINDS | TOPIC_KINDS | SHARE_KINDS
+ALL_KINDS = KINDS | DELIVERY_KINDS | GROUP_KINDS | TOPIC_KINDS | SHARE_KINDS | UPGRADE_KINDS
 """Every kind of violation, and what it is."""
 
 SHOWN_MAX = 50
 AFTERMATH_S = 5.0
+BUSY = ("messages", "reads", "deliveries", "consumed", "published", "listened", "shared")
+"""The figures of all that processes do, but for the puts."""
+BUSY_MIN = 0.2
+"""So many a second there must be of each, over the whole run."""
 
 
 def stalls(result: Result) -> dict[str, float]:
@@ -113,6 +120,7 @@ def figures(result: Result) -> dict[str, object]:
         "listened": sum(len(given.messages) for given in result.topics.given),
         "shared": len(result.shares.handed),
         "takeovers_s": _takeovers_s(result),
+        "switches": [dataclasses.asdict(each) for each in result.switches],
         "violations": {kind: violations[kind] for kind in ALL_KINDS},
         "failures": len(result.failures),
         "longest_stall_s": _by_kind(stalls(result)),
@@ -148,30 +156,68 @@ def _takeovers_s(result: Result) -> list[float]:
 def summary(result: Result) -> str:
     """The verdict in words."""
     numbers = figures(result)
-    events = numbers.pop("events")
+    events, switches = numbers.pop("events"), numbers.pop("switches")
     lines = [json.dumps(numbers, indent=2)]
     lines += [f"not as it should: {event}" for event in events if event["problem"]]  # type: ignore[attr-defined]
+    if switches:
+        lines.append(_switched(result))
     verdict = "nothing lost, doubled or reordered"
     if result.violations:
         lines += [f"{v.kind}: {v.text}" for v in result.violations[:SHOWN_MAX]]
         verdict = f"{len(result.violations)} VIOLATIONS"
-    elif result.failures or missing(result):
-        verdict = "proves nothing: " + "; ".join(
-            [*result.failures, *(f"no {kind} took place" for kind in missing(result))]
-        )
+    elif reasons := unproven(result):
+        verdict = "proves nothing: " + "; ".join(reasons)
     if result.options.part and (kinds := _to_come(result)):
         lines.append(f"in no part so far: {', '.join(kinds)}")
     return "\n".join([*lines, f"seed {result.options.chosen_by}: {verdict}"])
 
 
-def missing(result: Result) -> list[str]:
-    """The kinds of faults that were wanted and never took place. A part alone need not have any."""
-    return [] if result.options.part else _to_come(result)
+def _switched(result: Result) -> str:
+    """How many processes of each kind were switched to each version, and how soon they worked."""
+    counts = collections.Counter((each.kind, each.version) for each in result.switches)
+    kinds = sorted({each.kind for each in result.switches})
+    parts = [f"{kind} {counts[kind, 'present']}/{counts[kind, 'older']}" for kind in kinds]
+    slowest_s = max(each.took_s for each in result.switches)
+    return f"to the present code/back: {', '.join(parts)}; the slowest took {slowest_s} s"
+
+
+def unproven(result: Result) -> list[str]:
+    """Why the run proves nothing; empty if it proves something."""
+    return [*result.failures, *_missing(result), *_idle(result)]
+
+
+def _missing(result: Result) -> list[str]:
+    """The kinds of faults that were wanted, and took place too rarely. A part alone need not have
+    any.
+    """
+    if result.options.part:
+        return []
+    done = collections.Counter(event.fault for event in result.events if not event.problem)
+    return [
+        f"{kind} took place {done[kind]} times instead of {FAULTS[kind].times}"
+        if done[kind]
+        else f"no {kind} took place"
+        for kind in result.options.faults
+        if done[kind] < FAULTS[kind].times
+    ]
 
 
 def _to_come(result: Result) -> list[str]:
-    """The kinds that did not take place: in all parts so far, if it is a part."""
+    """The kinds that took place in no part so far."""
     done = {event.fault for event in result.events if not event.problem}
     if result.options.part:
         done |= result.options.part.came
     return [kind for kind in result.options.faults if kind not in done]
+
+
+def _idle(result: Result) -> list[str]:
+    """What processes hardly did: then faults met nothing that they could break."""
+    numbers = figures(result)
+    puts: Any = numbers["puts"]
+    amounts = {"ok puts": puts["ok"], **{each: numbers[each] for each in BUSY}}
+    least = BUSY_MIN * (result.ended_s - result.began_s)
+    return [
+        f"{name}: {amount} in the whole run, and fewer than {least:.0f} prove nothing"
+        for name, amount in amounts.items()
+        if amount < least  # type: ignore[operator]
+    ]

@@ -45,6 +45,9 @@ from .topic_checker import check_topics
 from .topic_faults import TopicFaults
 from .topic_history import TopicHistory
 from .topic_log import CursorWatch, read_topics
+from .upgrade_checker import Switch, check_switches
+from .upgrade_faults import UpgradeFaults
+from .versions import Code
 from .ways import ways_to
 
 __all__ = ["Options", "Result", "Surroundings", "read_all", "run"]
@@ -57,6 +60,8 @@ ENDINGS = {
 }
 """Which mark ends which kinds of processes, in this order."""
 ENDING_S = 300.0
+STUCK_S = 30.0
+"""The bound instead of that if a process is known not to work."""
 READS_OF_ALL_MAX = 5
 NOTED_MAX = 500
 PARTITIONS = 6
@@ -133,6 +138,7 @@ class Result:
     """Processes of the run that crashed or did not end: then it proves nothing."""
     began_s: float
     ended_s: float
+    switches: Sequence[Switch] = ()
 
 
 def run(
@@ -140,9 +146,11 @@ def run(
     server: local.LocalServer,
     say: Callable[[str], None],
     around: Surroundings = Surroundings(),
+    *,
+    older: Code | None = None,
 ) -> Result:
-    """Run it on a cluster, with these hosts, disks and clocks. No process of its own is left when
-    this returns or raises.
+    """Run it on a cluster, with these hosts, disks and clocks; processes begin with the older code
+    if it is given. No process of its own is left when this returns or raises.
     """
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
@@ -170,7 +178,9 @@ def run(
                 "sharer": {"zookeeper": ",".join(f"127.0.0.1:{p.port}" for p in before_zookeeper)}
             },
             ways=ways.addresses,
+            older=older,
         )
+        upgrades = UpgradeFaults(processes, options.folder)
         servers = ServerFaults(server, client, name, fill=processes.fill, say=say)
         producers = ProducerFaults(processes, options.folder)
         network = NetworkFaults(around.hosts, servers) if around.hosts else None
@@ -194,9 +204,11 @@ def run(
                 **ProcessFaults(processes, options.folder).kinds,
                 **TopicFaults(processes.hubs, topics_queue(name), client).kinds,
                 **ShareFaults(before_zookeeper).kinds,
+                **upgrades.kinds,
             },
             say,
         )
+        upgrades.on_incompatible = nemesis.stop
         watch = CheckpointWatch(client, name, options.folder / "seen.checkpoints.jsonl")
         cursors = CursorWatch(client, topics_queue(name), options.folder / "seen.cursors.jsonl")
         began_s = now_s()
@@ -213,10 +225,11 @@ def run(
                 say("draining")
                 servers.heal()
                 insist(lambda: client.enable_queue(name), say)
+                bound_s = STUCK_S if check_switches(upgrades.switches) else ENDING_S
                 for mark, kinds in ENDINGS.items():
                     (options.folder / mark).touch()
                     for kind in kinds:
-                        failures += processes.end(kind, ENDING_S)
+                        failures += processes.end(kind, bound_s)
             ended_s = now_s()
         finally:
             processes.kill()
@@ -232,9 +245,19 @@ def run(
         *check_group(history),
         *check_topics(topics),
         *check_shares(shares),
+        *check_switches(upgrades.switches),
     ]
     return Result(
-        options, history, topics, shares, nemesis.events, violations, failures, began_s, ended_s
+        options,
+        history,
+        topics,
+        shares,
+        nemesis.events,
+        violations,
+        failures,
+        began_s,
+        ended_s,
+        upgrades.switches,
     )
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "PUSH",
     "SERVERS",
     "SHARES",
+    "UPGRADED",
     "Fault",
     "Planned",
     "Track",
@@ -45,6 +46,19 @@ __all__ = [
 
 CALM_S = (1.5, 4.0)
 TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS, HUBS, SHARES)
+UPGRADED = {
+    "producer": (PRODUCERS, 7),
+    "worker": (PUSH, 2),
+    "subscriber": (PUSH, 2),
+    "consumer": (GROUPS, 4),
+    "reader": (GROUPS, 3),
+    "hub": (HUBS, 3),
+    "publisher": (HUBS, 4),
+    "listener": (PUSH, 2),
+    "supplier": (SHARES, 2),
+    "sharer": (SHARES, 3),
+}
+"""The kinds of processes that are upgraded; on which track, and how many there are of each."""
 
 
 FAULTS: dict[str, Fault] = {
@@ -163,6 +177,18 @@ FAULTS: dict[str, Fault] = {
             (3, 8),
             SHARES,
         ),
+        *(
+            Fault(
+                f"upgrade-{kind}",
+                f"stop a {kind} (SIGTERM), start it with the other version of the code, and wait "
+                "until it works: all are upgraded from the last release one by one, and go back",
+                (0, 3),
+                track,
+                upgrades=True,
+                times=2 * count,
+            )
+            for kind, (track, count) in UPGRADED.items()
+        ),
     )
 }
 
@@ -201,14 +227,23 @@ class Track:
         name: whom they harm.
         faults: their kinds.
         planned: each kind as often as the others, several at once more often, without an end.
+        times: how often a run must have a kind at least, where that is more than once.
     """
 
     name: str
     faults: Collection[str]
     planned: Iterator[Planned]
+    times: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def kinds(hbase: str, *, apart: bool, power: bool = False, clocks: bool = False) -> list[str]:
+def kinds(
+    hbase: str,
+    *,
+    apart: bool,
+    power: bool = False,
+    clocks: bool = False,
+    upgrades: bool = False,
+) -> list[str]:
     """The kinds of faults that there are.
 
     Args:
@@ -216,6 +251,7 @@ def kinds(hbase: str, *, apart: bool, power: bool = False, clocks: bool = False)
         apart: whether servers are on hosts that are apart.
         power: whether servers have disks of their own.
         clocks: whether servers have clocks of their own.
+        upgrades: whether processes have the code of the last release, too.
     """
     return [
         fault.name
@@ -224,6 +260,7 @@ def kinds(hbase: str, *, apart: bool, power: bool = False, clocks: bool = False)
         and (apart or not fault.apart)
         and (power or not fault.power)
         and (clocks or not fault.clocks)
+        and (upgrades or not fault.upgrades)
     ]
 
 
@@ -247,6 +284,7 @@ def schedule(
             itertools.islice(
                 _planned(random.Random(f"{seed} {name}"), found), done.get(name, 0), None
             ),
+            {kind: FAULTS[kind].times for kind in found},
         )
         for name in TRACKS
         if (found := [kind for kind in FAULTS if kind in faults and FAULTS[kind].track == name])

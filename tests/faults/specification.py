@@ -41,6 +41,7 @@ class Specification:
         consumers: how many consumers are in it, for a process of consumers.
         ways: the proxies that stand before region servers, by these.
         hubs: the addresses of the hubs, in the order of their styles.
+        metrics_port: where a worker or a hub serves its metrics; 0 for any port.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Specification:
     consumers: int = 1
     ways: Mapping[str, str] = dataclasses.field(default_factory=dict)
     hubs: tuple[str, ...] = ()
+    metrics_port: int = 0
 
     def to_json(self) -> str:
         """The form on the command line."""

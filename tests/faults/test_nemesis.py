@@ -85,3 +85,16 @@ def test_a_part_ends_with_its_time_whatever_has_come() -> None:
     nemesis = Nemesis({"a": lambda _: Harm("")}, lambda _: None)
     nemesis.run([endless("a")], 0, all_kinds=False)
     assert nemesis.events == []
+
+
+def test_a_kind_comes_as_often_as_it_must() -> None:
+    nemesis = Nemesis({name: lambda _: Harm("") for name in "ab"}, lambda _: None)
+    track = endless("a", "b")
+    nemesis.run([Track("t", track.faults, track.planned, {"b": 3})], 0)
+    assert [event.fault for event in nemesis.events] == ["a", "b", "b", "b"]
+
+
+def test_no_fault_begins_after_it_was_stopped() -> None:
+    nemesis = Nemesis({"a": lambda _: Harm("", nemesis.stop)}, lambda _: None)
+    nemesis.run([endless("a")], 60)
+    assert len(nemesis.events) == 1

@@ -70,19 +70,23 @@ def test_clients_of_a_process_that_began_go_through_the_proxies(
 
 
 def test_each_way_has_the_kinds_of_faults_that_fit_it() -> None:
-    assert kinds(GATEWAYS, apart=True, power=True, clocks=True) == list(FAULTS)
-    natively = kinds(NATIVE, apart=True, power=True, clocks=True)
+    assert kinds(GATEWAYS, apart=True, power=True, clocks=True, upgrades=True) == list(FAULTS)
+    natively = kinds(NATIVE, apart=True, power=True, clocks=True, upgrades=True)
     assert set(FAULTS) - set(natively) == {"kill-gateway", "pause-gateway"}
 
 
 def test_power_is_cut_only_where_disks_are_the_servers_own() -> None:
-    of_power = set(FAULTS) - set(kinds(GATEWAYS, apart=True, power=False, clocks=True))
+    of_power = set(FAULTS) - set(
+        kinds(GATEWAYS, apart=True, power=False, clocks=True, upgrades=True)
+    )
     assert of_power == {name for name, fault in FAULTS.items() if fault.power}
     assert "unplug-all" in of_power
 
 
 def test_the_network_is_cut_only_where_hosts_are_apart() -> None:
-    of_network = set(FAULTS) - set(kinds(GATEWAYS, apart=False, power=True, clocks=True))
+    of_network = set(FAULTS) - set(
+        kinds(GATEWAYS, apart=False, power=True, clocks=True, upgrades=True)
+    )
     assert "cut-one-way" in of_network
     assert of_network == {name for name, fault in FAULTS.items() if fault.apart}
 

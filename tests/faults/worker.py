@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 import hqueue
@@ -25,9 +26,10 @@ async def _work(specification: Specification) -> None:
         name=specification.name,
         host="127.0.0.1",
         region_host=_HOSTS[specification.style],
-        metrics_port=0,
+        metrics_port=specification.metrics_port,
     )
     stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
 
     async def stop_at_the_end() -> None:
         while not specification.delivered():
