@@ -202,6 +202,7 @@ BUGS = (
         ("upgrade-consumer",),
         ("kill-consumer", "kill-worker", "kill-sharer"),
         "incompatible",
+        reported="the first consumer that was upgraded got nothing in 4 minutes, and the run ended",
     ),
 )
 """Each is found by what it was planted for, or not yet."""
