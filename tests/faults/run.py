@@ -223,8 +223,7 @@ def run(
                 tracks = schedule(options.seed, options.faults, done)
                 nemesis.run(tracks, options.duration_s, all_kinds=options.part is None)
                 say("draining")
-                servers.heal()
-                insist(lambda: client.enable_queue(name), say)
+                insist(lambda: servers.whole(lambda: client.enable_queue(name)), say)
                 bound_s = STUCK_S if check_switches(upgrades.switches) else ENDING_S
                 for mark, kinds in ENDINGS.items():
                     (options.folder / mark).touch()
@@ -234,7 +233,7 @@ def run(
         finally:
             processes.kill()
         say("reading everything once more")
-        history = insist(lambda: read_all(queue, options.folder), say)
+        history = insist(lambda: servers.whole(lambda: read_all(queue, options.folder)), say)
         history.deposed = servers.deposed
         topics = insist(lambda: read_topics(client, topics_queue(name), options.folder), say)
         shares = insist(lambda: read_shares(client, shares_queue(name), options.folder), say)

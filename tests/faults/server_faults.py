@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from hqueue import Client
 from hqueue.errors import LocalServerError
@@ -19,6 +20,8 @@ from .regions import Regions
 from .schedule import Planned
 
 __all__ = ["ServerFaults", "start_apart"]
+
+_T = TypeVar("_T")
 
 HOSTS = 3
 MOVER = "org.apache.hadoop.hbase.util.RegionMover"
@@ -114,6 +117,11 @@ class ServerFaults:
                     self.deposed.append((self._whole_s, now_s()))
                 self.restart(process.name)
         self._whole_s = now_s()
+
+    def whole(self, work: Callable[[], _T]) -> _T:
+        """Do something when everything is up; what ended by itself is brought up before it."""
+        self.heal()
+        return work()
 
     def healed(self, begin: Callable[[Planned], Harm]) -> Callable[[Planned], Harm]:
         """A fault that begins when everything is up."""
