@@ -10,7 +10,7 @@ from hqueue.groups.kinds import CONSUMER, GroupKind
 from hqueue.log.lag import PartitionLag
 from hqueue.message_id import MessageID
 
-__all__ = ["GroupDescription", "GroupListing", "GroupPartition", "SharedMessages"]
+__all__ = ["GroupDescription", "GroupListing", "GroupPartition", "SharedMessages", "delayed_in"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,12 +94,13 @@ class GroupDescription:
     kind: GroupKind = CONSUMER
     """``"consumer"``, or ``"share"`` for a share group."""
 
-    def delayed(self, queue: str, partitions: Collection[int] | None) -> int:
-        """How many messages wait for their time in these partitions of a queue; all if None."""
-        return sum(
-            each.shared.delayed
-            for each in self.partitions
-            if each.shared is not None
-            and each.queue == queue
-            and (partitions is None or each.partition in partitions)
-        )
+
+def delayed_in(described: GroupDescription, queue: str, partitions: Collection[int] | None) -> int:
+    """How many messages wait for their time in these partitions of a queue; in all if None."""
+    return sum(
+        each.shared.delayed
+        for each in described.partitions
+        if each.shared is not None
+        and each.queue == queue
+        and (partitions is None or each.partition in partitions)
+    )

@@ -28,7 +28,9 @@ from hqueue_workers.delivery.wire import decode_messages
 from tests.support.batches import few_topics, read, read_bodies
 from tests.support.unreadable import BAD, unreadable_bodies
 
-QUEUE = cast(Queue, SimpleNamespace(dead_letters=DeadLetters(cast(QueueLog, None))))
+QUEUE = cast(
+    Queue, SimpleNamespace(dead_letters=DeadLetters(cast(QueueLog, SimpleNamespace(name="q"))))
+)
 """Nothing here needs a log: all values lie in their batches."""
 
 

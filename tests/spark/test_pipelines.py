@@ -19,7 +19,7 @@ from pyspark_hqueue.jobs.archive import Archive
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.queue_copy import Copy
 from pyspark_hqueue.jobs.queue_statistics import Counting
-from pyspark_hqueue.jobs.replay import Replay
+from pyspark_hqueue.jobs.replay import NULL_TOPIC, Replay
 from pyspark_hqueue.jobs.targets import Target
 
 TOPICS = ("a", "b/c", "007")
@@ -184,6 +184,48 @@ def test_of_two_tries_of_a_round_the_first_that_names_its_files_counts(
     assert [record["attempt"]] == attempts
 
 
+def test_an_archive_whose_checkpoint_was_set_back_is_refused_and_loses_nothing(
+    spark: SparkSession, connection: dict[str, str], make_queue: Make, tmp_path: Path
+) -> None:
+    queue = make_queue(1)
+    path = tmp_path / "archive"
+    checkpoint = path / "_hqueue" / "checkpoint"
+    for name in ("first", "second"):
+        fill(queue, 10)
+        archive(spark, queue, path, connection)
+        shutil.copytree(checkpoint, tmp_path / name)
+    fill(queue, 10)
+    for name in ("first", None):
+        shutil.rmtree(checkpoint)
+        if name is not None:
+            shutil.copytree(tmp_path / name, checkpoint)
+        with pytest.raises(InvalidInputError, match="was removed or set back"):
+            archive(spark, queue, path, connection)
+        assert checkpoint.exists() == (name is not None)
+    shutil.copytree(tmp_path / "second", checkpoint, dirs_exist_ok=True)
+
+    # A round of that number and with other messages, as by a copy of the checkpoint.
+    job = Archive(spark, queue.name, str(path), round_messages=400, options=connection)
+    record = path / "_hqueue" / "rounds" / "00000002.json"
+    text = json.loads((path / "_hqueue" / "rounds" / "00000001.json").read_text())
+    record.write_text(json.dumps({**text, "number": 2, "attempt": "00000002-other"}))
+    with pytest.raises(InvalidInputError, match="was removed or set back"):
+        job.run()
+    record.unlink()
+    assert archive(spark, queue, path, connection) == 10
+    assert archived(path) == values(queue)
+
+
+def test_a_topic_that_means_null_to_spark_is_replayed(
+    spark: SparkSession, connection: dict[str, str], make_queue: Make, tmp_path: Path
+) -> None:
+    queue, target = make_queue(1), make_queue(1)
+    queue.put([Message(NULL_TOPIC, b"1"), Message("t", b"2")], partition=0)
+    archive(spark, queue, tmp_path / "archive", connection)
+    Replay(spark, str(tmp_path / "archive"), target.name, options=connection).run()
+    assert values(target) == values(queue)
+
+
 @pytest.mark.parametrize(
     "partitions", [2, pytest.param(5, marks=pytest.mark.thorough("as with 2"))]
 )
@@ -338,6 +380,28 @@ def test_a_copy_has_none_of_the_systems_own_topics_and_headers(
         ("t", b"b", (("m", b"w"),)),
     ]
     assert "left out 1 messages" in caplog.text
+
+
+@pytest.mark.thorough("as of an archive")
+def test_a_copy_whose_checkpoint_was_set_back_is_refused(
+    spark: SparkSession, connection: dict[str, str], make_queue: Make, tmp_path: Path
+) -> None:
+    queue, target = make_queue(1), make_queue(1)
+    arguments = (spark, queue.name, target.name, str(tmp_path / "checkpoint"))
+    for name in ("first", "second"):
+        fill(queue, 10)
+        Copy(*arguments, options=connection).run()
+        shutil.copytree(tmp_path / "checkpoint", tmp_path / name)
+    fill(queue, 10)
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.copytree(tmp_path / "first", tmp_path / "checkpoint")
+    with pytest.raises(InvalidInputError, match="was removed or set back"):
+        Copy(*arguments, options=connection).run()
+    assert len(values(target)[0]) == 20
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.copytree(tmp_path / "second", tmp_path / "checkpoint")
+    Copy(*arguments, options=connection).run()
+    assert values(target) == values(queue)
 
 
 @pytest.mark.thorough("a job that is cut off; `make test` has the whole one")

@@ -16,6 +16,7 @@ from hqueue.cli.progress import count_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import GroupNotFoundError
+from hqueue.groups.descriptions import delayed_in
 from hqueue.groups.kinds import SHARE
 from hqueue.position import START_HELP, check_start
 from hqueue.runtime.only_reads import OnlyReads
@@ -123,7 +124,7 @@ def reset(
     session, _ = session_of(context), check_start(to)  # A bad position is refused at once.
     client, delayed = session.client, 0
     with contextlib.suppress(GroupNotFoundError):
-        delayed = client.describe_group(group, queue=queue).delayed(queue, partition)
+        delayed = delayed_in(client.describe_group(group, queue=queue), queue, partition)
     session.confirm(overwrite_offsets(group, queue, delayed), yes=yes)
     moved = client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})

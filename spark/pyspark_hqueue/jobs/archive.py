@@ -44,7 +44,7 @@ from pyspark_hqueue.jobs.manifest import (
     archived_queue,
 )
 from pyspark_hqueue.jobs.parquet_options import ParquetOptions, sorted_rows
-from pyspark_hqueue.jobs.rounds import Round, Rounds
+from pyspark_hqueue.jobs.rounds import Round, Rounds, check_planned, set_back
 from pyspark_hqueue.jobs.sizes import message_bytes
 from pyspark_hqueue.jobs.tables import table_target
 from pyspark_hqueue.reading.plan import Range
@@ -184,6 +184,9 @@ class ArchiveFolder:
                 queue=there.get("queue"),
                 topics=there.get("topics"),
             )
+        names = (whole_number(name.removesuffix(".json")) for name in self.folder.names(ROUNDS))
+        last = max((number for number in names if number is not None), default=None)
+        check_planned(self.checkpoint, last, self.name)
 
     def prepare(self) -> None:
         self.folder.publish(RECORD, json.dumps(self._of))
@@ -205,6 +208,8 @@ class ArchiveFolder:
             text = self.folder.read(name)
             assert text is not None
         record = RoundRecord.parse(text)
+        if record.stops is not None and not round_.stops.items() <= record.stops.items():
+            raise set_back(self.checkpoint, round_.number, self.name)
         self._place(record)
         finish_compactions(self.folder)  # A compaction may have been killed meanwhile.
         return record
@@ -222,7 +227,12 @@ class ArchiveFolder:
         files = tuple(name for name in self.folder.files(folder) if name.endswith(".parquet"))
         found = seen.get
         return RoundRecord(
-            round_.number, attempt, files, found["messages"] or 0, found["bytes"] or 0
+            round_.number,
+            attempt,
+            files,
+            found["messages"] or 0,
+            found["bytes"] or 0,
+            round_.stops,
         )
 
     def _place(self, record: RoundRecord) -> None:

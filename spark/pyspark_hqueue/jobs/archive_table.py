@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from hqueue import InvalidInputError
 from pyspark_hqueue.jobs.failures import table_conflict
 from pyspark_hqueue.jobs.folder import Folder
-from pyspark_hqueue.jobs.rounds import has_passed, stream_of
+from pyspark_hqueue.jobs.rounds import check_planned, has_passed, stream_of
 from pyspark_hqueue.jobs.table_names import (
     case_sensitive,
     check_apart,
@@ -121,7 +121,10 @@ class Table:
         self._check_columns(columns)
         table_id, place = self._identity()
         check_apart(self.spark, self.name, place, self.checkpoint)
-        self._check_archive(self._properties(), stream_of(self.checkpoint), table_id)
+        stream = stream_of(self.checkpoint)
+        self._check_archive(self._properties(), stream, table_id)
+        if stream is not None:
+            check_planned(self.checkpoint, self._last_round(stream), self.name)
 
     def _check_new(self) -> None:
         """Refuse a place where the table can't be created."""
@@ -207,6 +210,10 @@ class Table:
                 table=self.name,
                 checkpoint=self.checkpoint.uri,
             )
+
+    def _last_round(self, stream: str) -> int | None:
+        """The last round of a stream that the table's history shows; None if it shows none."""
+        raise NotImplementedError
 
     def _columns(self) -> StructType | None:
         """The columns of the table; None if there is no such table."""

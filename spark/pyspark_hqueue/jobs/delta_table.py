@@ -17,11 +17,14 @@ from pyspark_hqueue.jobs.manifest import HIDDEN
 from pyspark_hqueue.jobs.parquet_options import sorted_rows
 from pyspark_hqueue.jobs.rounds import Round
 from pyspark_hqueue.jobs.sessions import separate_session
-from pyspark_hqueue.jobs.snapshots import round_tag
+from pyspark_hqueue.jobs.snapshots import round_tag, tagged_round
 from pyspark_hqueue.jobs.table_names import check_apart
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
 __all__ = ["DeltaTable"]
+
+COMMITS_MAX = 1_000
+"""How many commits are searched for the last round: other programs may write to the table, too."""
 
 
 class DeltaTable(Table):
@@ -69,6 +72,11 @@ class DeltaTable(Table):
             .append()
         )
         return self._written(tag)
+
+    def _last_round(self, stream: str) -> int | None:
+        rows = self._sql(f"DESCRIBE HISTORY {self.name} LIMIT {COMMITS_MAX}").collect()
+        found = (tagged_round(stream, row["userMetadata"]) for row in rows)
+        return max((number for number in found if number is not None), default=None)
 
     def _written(self, tag: str) -> TableRound:
         commits = self._sql(f"DESCRIBE HISTORY {self.name} LIMIT 20")

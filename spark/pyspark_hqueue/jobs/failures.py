@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 
 from hqueue import HQueueError, InvalidInputError, Outcome, errors
 from pyspark_hqueue.reading.loss import DataLossError
 
-__all__ = ["JobError", "first_line", "refusing", "table_conflict", "translated"]
+__all__ = ["JobError", "first_line", "refusing", "spark_ended", "table_conflict", "translated"]
 
 _KINDS: dict[str, type[HQueueError]] = {
     name: kind for name, kind in vars(errors).items() if name.endswith("Error")
@@ -78,11 +78,21 @@ def translated(raised: Sequence[Exception] = ()) -> Iterator[None]:
     """
     try:
         yield
+    except (Py4JNetworkError, ConnectionError) as exc:
+        raise spark_ended() from exc
     except (PySparkException, Py4JError) as exc:
         for cause in raised:
             if isinstance(cause, HQueueError):
                 raise cause from exc
         raise _translation(str(raised[0]) if raised else str(exc)) from exc
+
+
+def spark_ended() -> JobError:
+    """The error for a job whose Java process is gone."""
+    return JobError(
+        "Spark's Java process has ended, perhaps since the machine had no memory left: start "
+        "again, and the job continues"
+    )
 
 
 def _translation(text: str) -> HQueueError:

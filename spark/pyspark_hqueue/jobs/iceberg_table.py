@@ -137,6 +137,9 @@ class IcebergTable(Table):
             return after
         return self._snapshots()
 
+    def _last_round(self, stream: str) -> int | None:
+        return self._snapshots().last(stream)
+
     def _refresh(self) -> None:
         self.spark.catalog.refreshTable(self.name)
 

@@ -17,6 +17,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from hqueue import InvalidInputError
+
 __all__ = [
     "COMPACTING",
     "COMPACTIONS",
@@ -59,13 +61,16 @@ class ArchivedFolder(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class RoundRecord:
-    """What a round has written: files as they were named aside, messages, and their bytes."""
+    """What a round has written: files as they were named aside, messages, and their bytes; and the
+    first ID after the round in each of its partitions. An earlier version did not record the last.
+    """
 
     number: int
     attempt: str
     files: tuple[str, ...]
     messages: int
     bytes: int
+    stops: Mapping[int, int] | None = None
 
     @property
     def file_count(self) -> int:
@@ -83,7 +88,10 @@ class RoundRecord:
     @classmethod
     def parse(cls, text: str) -> RoundRecord:
         fields = json.loads(text)
-        return cls(**{**fields, "files": tuple(fields["files"])})
+        stops = fields.get("stops")
+        if stops is not None:
+            stops = {int(partition): stop for partition, stop in stops.items()}
+        return cls(**{**fields, "files": tuple(fields["files"]), "stops": stops})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,9 +179,20 @@ class CompactionRecord:
 
 
 def archived_queue(folder: ArchivedFolder) -> dict[str, Any] | None:
-    """What a folder is the archive of; None if it is not an archive."""
+    """What a folder is the archive of; None if it is not an archive.
+
+    Raises:
+        InvalidInputError: its record is damaged.
+    """
     text = folder.read(RECORD)
-    return None if text is None else dict(json.loads(text))
+    try:
+        return None if text is None else dict(json.loads(text))
+    except (TypeError, ValueError) as exc:
+        raise InvalidInputError(
+            "the record of the archive can't be read: put back the file, or give another folder",
+            file=RECORD,
+            reason=str(exc)[:200],
+        ) from exc
 
 
 def placed_rounds(folder: ArchivedFolder) -> list[RoundRecord]:

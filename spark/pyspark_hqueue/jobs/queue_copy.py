@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from hqueue import InvalidInputError, Queue
+from hqueue import IdempotencyKeyReusedError, InvalidInputError, Queue
 from pyspark_hqueue.jobs.folder import Folder
-from pyspark_hqueue.jobs.rounds import Round, Rounds, has_passed, stream_of
+from pyspark_hqueue.jobs.rounds import Round, Rounds, has_passed, set_back, stream_of
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.plan import Range
@@ -115,12 +115,15 @@ class Copy:
 
         def copy(round_: Round) -> None:
             check_target(self._queue, self._checkpoint)
-            written = self._target.write(
-                round_.frame,
-                ("partition", "id"),
-                write_id=f"copy.{round_.name}",
-                epoch=round_.number,
-            )
+            try:
+                written = self._target.write(
+                    round_.frame,
+                    ("partition", "id"),
+                    write_id=f"copy.{round_.name}",
+                    epoch=round_.number,
+                )
+            except IdempotencyKeyReusedError as exc:
+                raise set_back(self._checkpoint, round_.number, self._queue.name) from exc
             if on_round is not None:
                 on_round(round_.messages, written)
 

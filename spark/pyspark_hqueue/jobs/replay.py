@@ -66,6 +66,10 @@ def archived_pieces(folder: ArchivedFolder) -> list[Piece]:
     return pieces
 
 
+NULL_TOPIC = "__HIVE_DEFAULT_PARTITION__"
+"""The topic whose folder means null to Spark. Every message of an archive has a topic."""
+
+
 class Replay:
     """Files to write to a queue.
 
@@ -237,7 +241,8 @@ class Replay:
 
     def _files(self, names: Sequence[str]) -> DataFrame:
         reader = self._spark.read.schema(FILES).option("basePath", self._folder.uri)
-        return reader.parquet(*map(self._folder.inside, names)).select(*FILES.names)
+        frame = reader.parquet(*map(self._folder.inside, names)).select(*FILES.names)
+        return frame.withColumn("topic", F.coalesce("topic", F.lit(NULL_TOPIC)))
 
     def _chosen(self, frame: DataFrame) -> DataFrame:
         if self._topics:

@@ -7,10 +7,12 @@ done twice, wholly or in part; then a job can be killed anywhere.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 
 from hqueue import InvalidInputError
@@ -24,7 +26,7 @@ from pyspark_hqueue.reading.plan import Position, Range, partitions_of, ranges_b
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
-__all__ = ["Round", "Rounds", "has_passed", "stream_of"]
+__all__ = ["Round", "Rounds", "check_planned", "has_passed", "set_back", "stream_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +38,43 @@ class Round:
         number: rounds are counted from 0 on.
         messages: how many of all topics there are.
         frame: what to read, with the data source's columns, headers among them.
+        stops: the first ID after the round, for each partition that it has.
     """
 
     name: str
     number: int
     messages: int
     frame: DataFrame
+    stops: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+
+def check_planned(checkpoint: Folder, last: int | None, of: str) -> None:
+    """Refuse a checkpoint that was removed or set back: its next rounds would have the numbers of
+    rounds that are done, and other messages.
+
+    Args:
+        checkpoint: the folder.
+        last: the number of the last round that the target has; None if it has none.
+        of: the target's name, for the error.
+
+    Raises:
+        InvalidInputError: the checkpoint does not know that round.
+    """
+    if last is not None and not checkpoint.exists(f"offsets/{last}"):
+        raise set_back(checkpoint, last, of)
+
+
+def set_back(checkpoint: Folder, number: int, of: str) -> InvalidInputError:
+    """The error for a target that has a round which the checkpoint does not know, or knows with
+    other messages.
+    """
+    return InvalidInputError(
+        "the checkpoint was removed or set back after it wrote to the target: put back the "
+        "checkpoint as it was, or begin again with another target and another checkpoint",
+        target=of,
+        checkpoint=checkpoint.uri,
+        round=number,
+    )
 
 
 def stream_of(checkpoint: Folder) -> str | None:
@@ -153,7 +186,8 @@ class Rounds:
             frame = frame_of(self._spark, self.options, found, WITH_HEADERS)
             try:
                 if found:
-                    function(Round(name, number, messages, frame))
+                    stops = {range_.partition: range_.stop for range_ in found}
+                    function(Round(name, number, messages, frame, stops))
             except Exception as exc:
                 failed.append(exc)
                 raise
@@ -168,4 +202,5 @@ class Rounds:
             try:
                 query.awaitTermination()
             finally:
-                query.stop()
+                with contextlib.suppress(Py4JNetworkError, ConnectionError):  # Spark has ended.
+                    query.stop()

@@ -10,12 +10,12 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_hqueue.jobs.failures import JobError, first_line
-from pyspark_hqueue.reading.py4j_logs import no_py4j_interrupts
+from pyspark_hqueue.jobs.failures import JobError, first_line, spark_ended
+from pyspark_hqueue.reading.py4j_logs import no_py4j_errors
 from pyspark_hqueue.reading.pythons import check_data_source, check_tasks
 
 __all__ = ["separate_session", "spark_session"]
@@ -62,7 +62,7 @@ def spark_session(
     for key, value in {**own, **(conf or {})}.items():
         builder = builder.config(key, value)
     keeping = _errors_kept() if quiet else contextlib.nullcontext(contextlib.nullcontext())
-    with no_py4j_interrupts(), keeping as starting:
+    with no_py4j_errors(), keeping as starting:
         try:
             with starting:
                 spark = builder.getOrCreate()
@@ -79,9 +79,12 @@ def spark_session(
             check_tasks(spark)
             check_data_source(spark)
             yield spark
+        except (Py4JNetworkError, ConnectionError) as exc:
+            raise spark_ended() from exc
         finally:
             if there is None:
-                spark.stop()
+                with contextlib.suppress(Py4JNetworkError, ConnectionError):
+                    spark.stop()
 
 
 def _end_processes_of(exc: BaseException) -> None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-__all__ = ["Snapshot", "Snapshots", "round_tag"]
+from hqueue.settings.numbers import whole_number
+
+__all__ = ["Snapshot", "Snapshots", "round_tag", "tagged_round"]
 
 
 def round_tag(stream: str, number: int) -> str:
     """The tag that identifies the snapshot of a round."""
     return f"hqueue-{stream}-{number}"
+
+
+def tagged_round(stream: str, tag: str | None) -> int | None:
+    """The number of the stream's round that a tag identifies; None if it identifies none."""
+    before = round_tag(stream, 0).removesuffix("0")
+    return whole_number(tag.removeprefix(before)) if tag and tag.startswith(before) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,16 +59,22 @@ class Snapshots:
 
         A stream's rounds come one after the other, so the newest that is found decides.
         """
-        tags = round_tag(stream, 0).removesuffix("0")
         at = self._current
         while at is not None:
             snapshot = self._by_id.get(at)
             if snapshot is None:
                 return None
-            if snapshot.tag is not None and snapshot.tag.startswith(tags):
-                return int(snapshot.tag.removeprefix(tags)) >= number
+            if (last := tagged_round(stream, snapshot.tag)) is not None:
+                return last >= number
             at = snapshot.parent
         return False
+
+    def last(self, stream: str) -> int | None:
+        """The last round of a stream that readers see, or saw, or that waits to be published; None
+        if the snapshots show none.
+        """
+        found = (tagged_round(stream, each.tag) for each in self._by_id.values())
+        return max((number for number in found if number is not None), default=None)
 
     def find(self, tag: str) -> Snapshot | None:
         """The newest snapshot of a round that readers see, or else any that is there."""

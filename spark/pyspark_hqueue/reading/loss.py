@@ -23,7 +23,8 @@ class DataLossError(HQueueError):
 def report_loss(text: str, *, fail: bool, queue: str, partition: int, lost: int) -> None:
     """Raise what was lost, or log it and go on, as ``failOnDataLoss`` wants it."""
     error = DataLossError(
-        f"{text}; set failOnDataLoss to false to go on without them",
+        f"{text}; set failOnDataLoss to false (for hqueue pipeline, --allow-data-loss) to go on "
+        "without them",
         queue=queue,
         partition=partition,
         lost=lost,

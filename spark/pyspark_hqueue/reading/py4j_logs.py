@@ -1,5 +1,5 @@
 """Leaves out lines of py4j's log: secrets, for its debug log has everything that is handed to the
-JVM, and the tracebacks of interruptions.
+JVM, and the tracebacks of errors that py4j raises as well.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Iterator
 
-__all__ = ["no_py4j_interrupts", "no_py4j_logs"]
+__all__ = ["no_py4j_errors", "no_py4j_logs"]
 
 _LOGGERS = ("py4j.clientserver", "py4j.java_gateway", "py4j.protocol")
 _quiet = threading.local()
@@ -32,21 +32,20 @@ def no_py4j_logs() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def no_py4j_interrupts() -> Iterator[None]:
-    """Keep py4j from logging the traceback of a `KeyboardInterrupt` within the block. It raises the
-    `KeyboardInterrupt`, too.
+def no_py4j_errors() -> Iterator[None]:
+    """Keep py4j from logging tracebacks within the block: of an interruption, and of a Java process
+    that has ended. It raises these errors, too.
     """
-    root = logging.getLogger()  # py4j uses no logger of its own for this.
-    root.addFilter(_is_no_interrupt)
+    # py4j logs some by the root.
+    loggers = [logging.getLogger(name) for name in (None, *_LOGGERS)]
+    for each in loggers:
+        each.addFilter(_has_no_traceback)
     try:
         yield
     finally:
-        root.removeFilter(_is_no_interrupt)
+        for each in loggers:
+            each.removeFilter(_has_no_traceback)
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    return not (
-        record.module == "java_gateway"
-        and record.exc_info is not None
-        and record.exc_info[0] is KeyboardInterrupt
-    )
+def _has_no_traceback(record: logging.LogRecord) -> bool:
+    return not (record.module in ("java_gateway", "clientserver") and record.exc_info)

@@ -149,12 +149,15 @@ MUTANTS = {
     "a dead letter is put before the group is done with its message": Mutant(
         "a message is rejected by one that crashes",
         (
-            ("            yield hands.letters.put.asked(rejections)\n", ""),
             (
-                "        self._report(hands)\n        return taken\n",
+                "                yield hands.letters.put.asked(rejections)\n",
+                "                pass\n",
+            ),
+            (
+                "        self._report(hands)\n        if failure is not None:\n",
                 "        if rejections:\n"
                 "            yield hands.letters.put.asked(rejections)\n"
-                "        return taken\n",
+                "        if failure is not None:\n",
             ),
         ),
         shared_consumption,

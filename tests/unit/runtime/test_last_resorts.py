@@ -16,6 +16,7 @@ LETS_OTHERS_PASS = {
     "hqueue/rpc/messages.py": "what is no `Exception` ends the call above",
     "hqueue/cli/commands/shipment.py": "a callback of `hqueue put` itself",
     "hqueue_workers/delivery/notification_server.py": "what is no `Exception` is its port's",
+    "pyspark_hqueue/jobs/sessions.py": "an interrupted start of Spark has nothing to show",
     "pyspark_hqueue/jobs/rounds.py": "in a thread of Spark, which learns of it",
     "pyspark_hqueue/jobs/archive.py": "in a thread of Spark likewise",
 }

@@ -16,7 +16,7 @@ from hqueue.net.tokens import DelegationToken
 from pyspark_hqueue.reading import clients
 from pyspark_hqueue.reading.clients import TokenSupply, client_of, task_token
 from pyspark_hqueue.reading.plan import Task
-from pyspark_hqueue.reading.py4j_logs import no_py4j_interrupts, no_py4j_logs
+from pyspark_hqueue.reading.py4j_logs import no_py4j_errors, no_py4j_logs
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.writing.sink import QueueWriter, Writing
 from pyspark_hqueue.writing.write_options import WriteOptions
@@ -220,15 +220,18 @@ def test_py4j_logs_nothing_of_what_is_handed_over(caplog: pytest.LogCaptureFixtu
     assert [record.message for record in caplog.records] == ["before", "an error", "after"]
 
 
-def test_py4j_logs_no_traceback_of_an_interruption(caplog: pytest.LogCaptureFixture) -> None:
-    def log_as_py4j(error: BaseException) -> None:
-        here = "/py4j/java_gateway.py", 1, "while sending command", (), (type(error), error, None)
-        root = logging.getLogger()
-        root.handle(root.makeRecord(root.name, logging.ERROR, *here))
+def test_py4j_logs_no_traceback_of_an_error_that_it_raises(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def log(module: str, name: str | None, error: BaseException) -> None:
+        here = f"/py4j/{module}.py", 1, "while sending command", (), (type(error), error, None)
+        logger = logging.getLogger(name)
+        logger.handle(logger.makeRecord(logger.name, logging.ERROR, *here))
 
-    with no_py4j_interrupts():
-        log_as_py4j(KeyboardInterrupt())
-        log_as_py4j(OSError())
-    log_as_py4j(KeyboardInterrupt())
+    with no_py4j_errors():
+        log("java_gateway", None, KeyboardInterrupt())
+        log("clientserver", "py4j.clientserver", OSError())
+        log("another", None, ValueError())
+    log("java_gateway", None, KeyboardInterrupt())
     kinds = [record.exc_info[0] for record in caplog.records if record.exc_info]
-    assert kinds == [OSError, KeyboardInterrupt]
+    assert kinds == [ValueError, KeyboardInterrupt]

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hqueue.errors import GroupNotFoundError
+from hqueue.groups.descriptions import delayed_in
 from hqueue.position import START_HELP, check_start
 from hqueue.texts.questions import overwrite_offsets
 from hqueue_workers.console.context import Context, caller_of, go_on, needed, partitions_in
@@ -87,7 +88,7 @@ async def reset_group(context: Context, request: Request) -> Response:
         delayed = 0
         with contextlib.suppress(GroupNotFoundError):
             described = await context.client.describe_group(group, queue=queue)
-            delayed = described.delayed(queue, partitions)
+            delayed = delayed_in(described, queue, partitions)
         return context.renderer.question(
             request,
             overwrite_offsets(group, queue, delayed),
