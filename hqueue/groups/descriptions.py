@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from hqueue.errors import UnsupportedFormatError
 from hqueue.groups.kinds import CONSUMER, GroupKind
 from hqueue.log.lag import PartitionLag
 from hqueue.message_id import MessageID
 
-__all__ = ["GroupDescription", "GroupListing", "GroupPartition", "SharedMessages", "delayed_in"]
+__all__ = ["GroupDescription", "GroupListing", "GroupPartition", "SharedMessages"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,14 +93,3 @@ class GroupDescription:
     """
     kind: GroupKind = CONSUMER
     """``"consumer"``, or ``"share"`` for a share group."""
-
-
-def delayed_in(described: GroupDescription, queue: str, partitions: Collection[int] | None) -> int:
-    """How many messages wait for their time in these partitions of a queue; in all if None."""
-    return sum(
-        each.shared.delayed
-        for each in described.partitions
-        if each.shared is not None
-        and each.queue == queue
-        and (partitions is None or each.partition in partitions)
-    )

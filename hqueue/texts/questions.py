@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 from hqueue.texts.shown import printable
 
 __all__ = [
+    "delayed_in",
     "delete_dead_letters",
     "move_checkpoints",
     "overwrite_offsets",
@@ -27,6 +31,24 @@ def overwrite_offsets(group: str, queue: str, delayed: int = 0) -> str:
         return f"{question} Its delayed message is lost to it if it lies before the new position."
     lost = "those before the new position are lost to it"
     return f"{question} Of its {delayed:,} delayed messages, {lost}."
+
+
+def delayed_in(described: Any, queue: str, partitions: Collection[int] | None) -> int:
+    """How many messages of a group wait for their time in these partitions of a queue; in all if
+    None.
+
+    Args:
+        described: the group's `hqueue.groups.descriptions.GroupDescription`.
+        queue: the queue's name.
+        partitions: the partitions.
+    """
+    return sum(
+        each.shared.delayed
+        for each in described.partitions
+        if each.shared is not None
+        and each.queue == queue
+        and (partitions is None or each.partition in partitions)
+    )
 
 
 def move_checkpoints(subscriber: str, queue: str) -> str:

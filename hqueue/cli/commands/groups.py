@@ -16,11 +16,10 @@ from hqueue.cli.progress import count_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import GroupNotFoundError
-from hqueue.groups.descriptions import delayed_in
 from hqueue.groups.kinds import SHARE
 from hqueue.position import START_HELP, check_start
 from hqueue.runtime.only_reads import OnlyReads
-from hqueue.texts.questions import overwrite_offsets
+from hqueue.texts.questions import delayed_in, overwrite_offsets
 from hqueue.texts.shown import iso_timestamp, printable
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hqueue.errors import GroupNotFoundError
-from hqueue.groups.descriptions import delayed_in
 from hqueue.position import START_HELP, check_start
-from hqueue.texts.questions import overwrite_offsets
+from hqueue.texts.questions import delayed_in, overwrite_offsets
 from hqueue_workers.console.context import Context, caller_of, go_on, needed, partitions_in
 from hqueue_workers.console.history import GROUP
 from hqueue_workers.console.rendering import query
