@@ -30,6 +30,13 @@ BEFORE = {
 """Kinds of servers' faults that are older than the planted bugs."""
 
 
+NONE_YET = {
+    *("slow-datanode", "fill-datanode", "fill-datanodes", "fill-namenode", "fill-zookeeper"),
+    "fill-zookeepers",
+}
+"""Kinds for which no bug is planted yet."""
+
+
 def figures(**changes: Any) -> dict[str, Any]:
     return {
         "failures": 0,
