@@ -75,6 +75,10 @@ test-upgrades: setup .venv-older/installed  ## upgrade processes from the last r
 	$(BIN)/python -m pytest -m upgrades tests/faults
 	$(BIN)/python -m tests.faults --no-apart --no-power --faults upgrade $(FAULTS)
 
+.PHONY: test-harmed
+test-harmed: setup  ## harm a local server's clock, disks and files; takes root, libfaketime and some 10 minutes
+	$(BIN)/python -m pytest -m harmed tests/harmed
+
 .PHONY: explore
 explore: $(STAMP)  ## explore larger state spaces of the models of groups, share groups, owners, push and moves; takes some 15 minutes
 	$(BIN)/python -m pytest -m larger --numprocesses auto --dist worksteal --quiet tests/model

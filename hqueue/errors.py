@@ -38,6 +38,7 @@ and servers are translated to one, with the original as ``__cause__``.
     │   └── MetadataReadOnlyError             it is being moved to another store
     ├── StoreError                            HBase or ZooKeeper refused a request or gave no answer
     │   ├── StoreUnavailableError             no usable answer within the time limit
+    │   │   └── RowsUnreadableError           HBase can't read its files, now or for good
     │   └── RequestRefusedError               the server refused the request for good
     │       └── AuthenticationError           client and server don't accept each other
     ├── IdempotencyKeyError                   a put might not be the only one with its key
@@ -100,6 +101,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueueStateError",
     "RequestRefusedError",
+    "RowsUnreadableError",
     "SettingsError",
     "SnapshotError",
     "SnapshotExistsError",
@@ -383,6 +385,13 @@ class StoreError(HQueueError):
 
 class StoreUnavailableError(StoreError):
     """HBase, its gateways or ZooKeeper gave no usable answer within the time limit."""
+
+
+class RowsUnreadableError(StoreUnavailableError):
+    """HBase answered each try that it failed to read one of its files. They may be damaged, or all
+    their replicas may be away. Facts: `answer`, what HBase said; and where a log was read, `row`,
+    the first row that could not be read.
+    """
 
 
 class RequestRefusedError(StoreError):

@@ -30,7 +30,8 @@ from typing import IO
 
 ELSEWHERE = (
     "not kafka and not drivers and not tables and not larger and not chart and not release "
-    "and not repeated and not secured and not prometheus and not browser and not upgrades"
+    "and not repeated and not secured and not prometheus and not browser and not upgrades "
+    "and not harmed"
 )
 """What needs an environment or a quarter of an hour of its own, and has its own commands."""
 

@@ -10,10 +10,20 @@ from typing import Any, ParamSpec, TypeVar
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.runtime.interrupts import is_interruption
 
-__all__ = ["ReadsAnswer"]
+__all__ = ["ROWS_UNREADABLE", "ReadsAnswer", "is_of_files"]
+
+ROWS_UNREADABLE = "HBase can't read a file of the table: it is damaged, or no replica is there"
+
+_OF_FILES = (".hfile.", ".StoreFileScanner", "CorruptHFileException")
+"""In the traces of region servers that failed to read a file."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+
+def is_of_files(trace: str) -> bool:
+    """Whether a region server's error is that it could not read a file of the table."""
+    return any(each in trace for each in _OF_FILES)
 
 
 class ReadsAnswer:

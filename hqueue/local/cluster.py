@@ -28,10 +28,13 @@ from hqueue.local.layout import MEMSTORE_SETTINGS, Layout, Profile, gateway_plan
 from hqueue.local.process import ProcessPlan
 from hqueue.settings.addresses import GatewayAddress
 
-__all__ = ["CLUSTER", "ClusterHosts", "cluster_on", "host_names", "loopback"]
+__all__ = ["CLUSTER", "RESERVED_BYTES", "ClusterHosts", "cluster_on", "host_names", "loopback"]
 
 NUMBERS = (1, 2, 3)
 FORMAT_TIMEOUT_S = 60.0
+
+RESERVED_BYTES = 256 * 1024 * 1024
+"""What data nodes leave free on their disks for other programs, and for blocks under way."""
 
 STORAGE, SERVERS, GATEWAYS = range(3)
 
@@ -50,6 +53,9 @@ _HDFS: Xml = {
     "dfs.namenode.stale.datanode.interval": 6_000,
     "dfs.namenode.avoid.read.stale.datanode": True,
     "dfs.namenode.avoid.write.stale.datanode": True,
+    # With less room a data node takes no new block: HDFS may lose the last bytes, up to 511, of a
+    # block whose writing met a disk that was full.
+    "dfs.datanode.du.reserved": RESERVED_BYTES,
     # Files that HBase has flushed must be on the disks before it drops their log.
     "dfs.datanode.synconclose": True,
     # An address need not have a name.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from hqueue.errors import CorruptLogError, HQueueError
+from hqueue.errors import CorruptLogError, HQueueError, RowsUnreadableError
+from hqueue.format import rowkey
 from hqueue.format.header import Header
 from hqueue.log.decoding import decoded_headers
 from hqueue.log.ports import Row, RowStream, header_of
@@ -92,6 +93,8 @@ class PartitionCursor(Standing):
             except HQueueError as exc:
                 if is_interruption(exc):
                     raise
+                if isinstance(exc, RowsUnreadableError):
+                    exc.facts.setdefault("row", rowkey.encode(*self.next_slot).hex())
                 yield from self.release()
                 self.at_tail = False
                 if not batches:

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from hqueue.errors import CorruptLogError
+from hqueue.errors import CorruptLogError, HQueueError, RowsUnreadableError
+from hqueue.format import rowkey
 from hqueue.format.cells import decode_bodies, decode_headers, decode_keys, positions
 from hqueue.format.compression import plain_cell
 from hqueue.format.control import fences_of, owners_of
@@ -15,7 +16,7 @@ from hqueue.log.decoding import are_much
 from hqueue.log.ports import Row, header_of
 from hqueue.log.ranges import RangeVerifier, Verdict
 from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
-from hqueue.log.steps import Get, Headers, Work, operation, request
+from hqueue.log.steps import Get, Headers, Work, ask, operation, request
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.loop import computing, is_much
@@ -77,8 +78,8 @@ class PartitionVerifier:
     bodies; and compares it with the ranges of topics that have an owner, where they are given.
 
     A fault does not stop it: it goes on with the next row, unless a row has a key that is not a
-    queue's; that ends the verification of the partition, as a finding. Batches that are written
-    meanwhile are verified, too.
+    queue's, or the store can't read a header; that ends the verification of the partition, as a
+    finding. Batches that are written meanwhile are verified, too.
 
     Args:
         partition: the partition.
@@ -122,13 +123,17 @@ class PartitionVerifier:
             problem = f"{exc.text}; the partition can't be read any further"
             self.result.findings.append(Finding(self._partition, str(exc.row), problem))
             yield Give(self.result)
+        except RowsUnreadableError as exc:
+            problem = f"{_unreadable(exc)}; the partition can't be read any further"
+            self.result.findings.append(Finding(self._partition, str(exc.row), problem))
+            yield Give(self.result)
 
     def _walk(self) -> Work[None]:
         before: Header | None = None
         start = 0
         while True:
-            headers_read = Headers(self._partition, start, HEADERS_READ)
-            rows: list[Row] = yield from request(headers_read, self._deadline())
+            expected = start if before is None else before.end
+            rows, is_last = yield from self._read_headers(start, expected)
             headers: list[tuple[Row, Header]] = []
             decode = partial(_decoded, rows)
             for row, header in (yield computing(decode)) if are_much(rows) else decode():
@@ -147,12 +152,46 @@ class PartitionVerifier:
                 headers.append((row, header))
             for group in _groups(headers):
                 yield from self._check_bodies(group)
-            if len(rows) < HEADERS_READ:
+            if is_last:
                 yield from self._judge_ranges()
                 yield Give(self.result)
                 return
             yield Give(self.result)
             start = rows[-1].slot + 1
+
+    def _read_headers(self, start: int, expected: int) -> Work[tuple[list[Row], bool]]:
+        """The next rows with their headers, and whether they are the last ones.
+
+        If the store can't read some of them, those before.
+
+        Raises:
+            RowsUnreadableError: it can't read the first one, which should lie where it is expected.
+        """
+        try:
+            rows: list[Row] = yield from request(
+                Headers(self._partition, start, HEADERS_READ), self._deadline()
+            )
+            return rows, len(rows) < HEADERS_READ
+        except RowsUnreadableError:
+            rows = []
+        while len(rows) < HEADERS_READ:
+            try:
+                one = yield from self._once(Headers(self._partition, start, 1))
+            except RowsUnreadableError as exc:
+                if rows:
+                    break
+                exc.facts["row"] = rowkey.encode(self._partition, expected).hex()
+                raise
+            if not one:
+                return rows, True
+            rows += one
+            start = one[0].slot + 1
+        return rows, False
+
+    def _once(self, step: Headers | Get) -> Work[list[Row]]:
+        """Try it once: what failed until a deadline need not be tried as long again."""
+        found: list[Row] = yield from self._deadline().bound(ask(step))
+        return found
 
     def _find(self, row: Row, problem: str) -> None:
         self.result.findings.append(Finding(self._partition, row.key.hex(), problem))
@@ -193,16 +232,21 @@ class PartitionVerifier:
             what = "1 message is" if missing == 1 else f"{missing:,} messages are"
             self._find(row, f"its ordinal does not follow: {what} missing")
 
-    def _check_bodies(self, group: Sequence[tuple[Row, Header]]) -> Work[None]:
+    def _check_bodies(
+        self, group: Sequence[tuple[Row, Header]], *, again: bool = False
+    ) -> Work[None]:
         places = [(row.partition, row.slot) for row, _ in group]
+        get = Get(places, None)
         try:
-            found: list[Row] = yield from request(Get(places, None), self._deadline())
-        except CorruptLogError as exc:
+            reading = self._once(get) if again else request(get, self._deadline())
+            found: list[Row] = yield from reading
+        except (CorruptLogError, RowsUnreadableError) as exc:
+            is_unreadable = isinstance(exc, RowsUnreadableError)
             if len(group) == 1:
-                self._find(group[0][0], exc.text)
+                self._find(group[0][0], _unreadable(exc) if is_unreadable else exc.text)
             else:
                 for one in group:
-                    yield from self._check_bodies([one])
+                    yield from self._check_bodies([one], again=is_unreadable)
             return
         bodies = {row.slot: row for row in found}
         for row, header in group:
@@ -232,6 +276,10 @@ class PartitionVerifier:
                 return
         for problem in problems:
             self._find(row, problem)
+
+
+def _unreadable(error: HQueueError) -> str:
+    return f"the store can't read it: {error.facts.get('answer')}"
 
 
 def problems_found(row: Row, header: Header, cells: Mapping[str, bytes]) -> Work[list[str]]:

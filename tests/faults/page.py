@@ -167,7 +167,9 @@ a message in five seconds, proves nothing, and counts as failed, too.
 
 The longest stall is the longest time in which some partition accepted no put from any producer,
 during a fault or just after it. The machine has two cores, and other runs or tests ran at the same
-time: a cluster that has its machine to itself recovers sooner.
+time: a cluster that has its machine to itself recovers sooner. When HDFS takes no new file
+(`fill-namenode`, `fill-datanodes`), the master and all region servers end; then all regions are
+recovered, as after `kill-all`.
 
 A region server that was paused may not know yet that its regions were assigned to other servers.
 HBase then lets it answer reads from its old state. Scans at these moments are not counted as
@@ -255,6 +257,13 @@ _FOUND = """
 - A consumer group that had consumed messages which the log lost afterwards, with the power of all
   servers, began again with the oldest message of the log. It goes on at its offset now, or at the
   log's end: [test_lost_suffix.py](../tests/integration/test_lost_suffix.py).
+- When the disks of all data nodes were full to the last byte, HDFS could not recover the blocks
+  that were being written until the data nodes were restarted, and dropped their last acknowledged
+  bytes. Data nodes of `hqueue local` reserve room now:
+  [test_full_disks.py](../tests/harmed/test_full_disks.py),
+  [operating.md](operating.md#full-disks).
+- `hqueue verify` ended, without a row, where HBase could not read a damaged file:
+  [test_unreadable_rows.py](../tests/unit/log/test_unreadable_rows.py).
 
 ## Run it
 

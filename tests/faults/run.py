@@ -17,6 +17,7 @@ from .checkpoints import CheckpointWatch
 from .clock_faults import ClockFaults
 from .connection_faults import ConnectionFaults
 from .delivery_checker import check_deliveries
+from .disk_faults import DiskFaults
 from .disks import Disk
 from .ensemble_faults import EnsembleFaults
 from .group_checker import check_group
@@ -195,6 +196,7 @@ def run(
             **power,
             **clocks,
             **RotFaults(server, servers, ensemble, say).kinds,
+            **DiskFaults(around.disks or {}, server, servers).kinds,
         }
         nemesis = Nemesis(
             {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from hqueue import Client
+from hqueue import Client, HQueueError
 from hqueue.errors import LocalServerError
 from hqueue.local import LocalServer
 
@@ -166,6 +166,12 @@ class ServerFaults:
             self._server.restart(name, timeout_s=BOUND_S)
         except LocalServerError as exc:
             self._say(f"{name} did not come up, and is tried again later: {exc.text}")
+
+    def flush(self) -> None:
+        """Ask for a flush of each region of the queue; a region server that can't may end."""
+        for region in insist(lambda: self._regions.all(self._queue), self._say):
+            with contextlib.suppress(HQueueError):
+                self._regions.flush(self._queue, region.name)
 
     def killed(self, *names: str) -> Harm:
         """Kill these processes, all at once; they are started again when the fault ends."""

@@ -24,6 +24,29 @@ SERVER_KINDS = (
     ),
     Fault("restart-master", "kill -9 the master, and restart it", (1, 3)),
     Fault(
+        "slow-datanode",
+        "let a DataNode stand still (SIGSTOP) nine tenths of the time, a second at a time, as "
+        "one whose disk is slow",
+        (8, 16),
+    ),
+    Fault(
+        "fill-datanode",
+        "fill the disk of a DataNode, but for what it reserves, and flush all regions; when there "
+        "is room again, restart it",
+        (8, 14),
+        power=True,
+    ),
+    Fault("fill-datanodes", "as fill-datanode, but of all DataNodes", (8, 14), power=True),
+    Fault(
+        "fill-namenode",
+        "fill the disk of the name node, and flush all regions; when there is room again, restart "
+        "it",
+        (8, 14),
+        power=True,
+    ),
+    Fault("fill-zookeeper", "fill the disk of one of ZooKeeper's servers", (8, 14), power=True),
+    Fault("fill-zookeepers", "fill the disks of all of ZooKeeper's servers", (8, 14), power=True),
+    Fault(
         "rot-blocks",
         "flip bits of a running DataNode's blocks and cut others off, and kill -9 a region "
         "server, whose log must be read then",

@@ -127,3 +127,9 @@ def test_only_conditional_changes_come_late(listening: socket.socket, *, conditi
         assert proxies.deliver() == conditional
         answering.result(timeout=60)
     assert (request in b"".join(came)) is conditional
+
+
+def test_clocks_are_set_only_where_servers_have_their_own() -> None:
+    of_clocks = set(FAULTS) - set(kinds(GATEWAYS, apart=True, power=True, clocks=False))
+    assert of_clocks == {name for name, fault in FAULTS.items() if fault.clocks}
+    assert of_clocks

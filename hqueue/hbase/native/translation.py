@@ -15,11 +15,12 @@ from hqueue.errors import (
     QueueExistsError,
     QueueNotFoundError,
     RequestRefusedError,
+    RowsUnreadableError,
     SnapshotExistsError,
     SnapshotNotFoundError,
     StoreUnavailableError,
 )
-from hqueue.hbase.answers import ReadsAnswer
+from hqueue.hbase.answers import ROWS_UNREADABLE, ReadsAnswer, is_of_files
 from hqueue.hbase.native.wire import RemoteError
 from hqueue.hbase.reachability import silence_text
 from hqueue.net.kdc import kdc_error_of
@@ -128,6 +129,8 @@ def translate_answer(error: RemoteError, table: str, method: str, server: str) -
         return StoreUnavailableError(
             "the server accepts no requests now", outcome=Outcome.NOT_APPLIED, **facts
         )
+    if kind not in _PASSING and is_of_files(error.text):
+        return RowsUnreadableError(ROWS_UNREADABLE, outcome=Outcome.UNKNOWN, **facts)
     if kind not in _PASSING and (error.final or kind in _REFUSALS):
         return RequestRefusedError("HBase refused the request", **facts)
     return StoreUnavailableError(

@@ -14,9 +14,10 @@ from hqueue.errors import (
     QueueExistsError,
     QueueNotFoundError,
     RequestRefusedError,
+    RowsUnreadableError,
     StoreUnavailableError,
 )
-from hqueue.hbase.answers import ReadsAnswer
+from hqueue.hbase.answers import ROWS_UNREADABLE, ReadsAnswer, is_of_files
 from hqueue.hbase.reachability import silence_text
 from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
 from hqueue.net.refusals import refusal_of
@@ -86,6 +87,14 @@ def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
     for marker, kind, static in _STATES:
         if any(marker in each for each in said):
             return kind(static, queue=table, outcome=outcome)
+    if is_of_files(text):
+        return RowsUnreadableError(
+            ROWS_UNREADABLE,
+            outcome=Outcome.UNKNOWN,
+            queue=table,
+            request=method,
+            answer=first_line,
+        )
     passing = any(marker in text for marker in _PASSING)
     if not passing and any(marker in text for marker in _REFUSALS):
         return RequestRefusedError(

@@ -18,7 +18,7 @@ from hqueue import (
     Settings,
     StoreUnavailableError,
 )
-from hqueue.errors import QueueDisabledError, QueueEnabledError
+from hqueue.errors import QueueDisabledError, QueueEnabledError, RowsUnreadableError
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateway import Gateway, OpenConnection
 from hqueue.hbase.thrift.gateways import Gateways
@@ -232,6 +232,12 @@ def test_what_is_said_of_several_rows_tells_the_tables_state_and_leaves_the_outc
     translated = translate_answer(error, "q", "getRowsWithColumns")
     assert type(translated) is kind
     assert translated.outcome is Outcome.UNKNOWN
+
+
+def test_files_that_cant_be_read_are_told_from_other_failures() -> None:
+    trace = "\n\tat org.apache.hadoop.hbase.io.hfile.HFileBlock.read(X.java:1)"
+    translated = translate_answer(answered(f"java.io.IOException: magic{trace}"), "q", "get")
+    assert type(translated) is RowsUnreadableError
 
 
 def test_a_namespace_that_is_not_there_is_named() -> None:

@@ -1,0 +1,16 @@
+"""All tests here have a marker, since they run by a command of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.servers)
+            item.add_marker(pytest.mark.harmed)
