@@ -130,6 +130,8 @@ def test_only_conditional_changes_come_late(listening: socket.socket, *, conditi
 
 
 def test_clocks_are_set_only_where_servers_have_their_own() -> None:
-    of_clocks = set(FAULTS) - set(kinds(GATEWAYS, apart=True, power=True, clocks=False))
+    of_clocks = set(FAULTS) - set(
+        kinds(GATEWAYS, apart=True, power=True, clocks=False, upgrades=True)
+    )
     assert of_clocks == {name for name, fault in FAULTS.items() if fault.clocks}
     assert of_clocks
