@@ -63,7 +63,7 @@ test-faults: setup  ## harm a cluster under load and check every message (FAULTS
 
 # The last release, in an environment of its own; tests/faults/versions.py names its commit. The tests'
 # support needs pytest.
-.venv-older/installed: tests/faults/versions.py $(STAMP)
+.venv-older/installed: tests/faults/versions.py | $(STAMP)
 	$(PYTHON) -m venv --clear $(@D)
 	$(BIN)/python -m tests.faults.versions $(@D)/source
 	$(@D)/bin/pip install --quiet --constraint $(@D)/source/constraints.txt '$(@D)/source[local,worker]' pytest
