@@ -198,6 +198,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "Client.metadata_migration": lambda w: (w.client.metadata_migration, {"queue": QUEUE}),
     "Client.queue": lambda w: (w.client.queue, {"name": QUEUE}),
     "Client.queue_exists": lambda w: (w.client.queue_exists, {"name": QUEUE}),
+    "Client.region_sizes": lambda w: (w.client.region_sizes, {"name": QUEUE}),
     "Client.reset_group": lambda w: (
         w.client.reset_group,
         {"group": "g", "queue": QUEUE, "start": "earliest", "partitions": [0]},

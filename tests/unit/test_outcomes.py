@@ -93,6 +93,7 @@ UNKNOWN = {
     "OwnershipError": "nothing is said of what happened",
     "OwnershipLostError": "the append may be in the part of the log that was not seen",
     "PartlyDoneError": "some of several changes may be made",
+    "RowsUnreadableError": "the store may have done it",
     "StoreError": "the store may have done it",
     "StoreUnavailableError": "the store may have done it",
 }
