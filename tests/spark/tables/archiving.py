@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,10 +60,15 @@ class Archiving:
         self.connection = connection
         self.table = new_table(output_format)
 
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of the checkpoint."""
+        return self.folder / f"checkpoint-{self.table}"
+
     def job(self, **arguments: object) -> Archive:
         given = {
             "output_format": self.output_format,
-            "checkpoint": str(self.folder / f"checkpoint-{self.table}"),
+            "checkpoint": str(self.checkpoint),
             "options": self.connection,
             **arguments,
         }
@@ -112,3 +119,10 @@ class Archiving:
             job.run(fail)
         del job.target.write
         return job, rounds[0]
+
+    def planned(self, round_: Round) -> Round:
+        """A round after this one with the same messages, which the checkpoint knows."""
+        later = dataclasses.replace(round_, number=round_.number + 1)
+        offsets = self.checkpoint / "offsets"
+        shutil.copy(offsets / str(round_.number), offsets / str(later.number))
+        return later

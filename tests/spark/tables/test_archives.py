@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ import hqueue
 from hqueue import InvalidInputError
 from pyspark_hqueue.jobs.delta_table import DeltaTable
 from pyspark_hqueue.jobs.iceberg_table import IcebergTable
-from pyspark_hqueue.jobs.rounds import Round
 
 from ..test_pipelines import CutOff, Make, fill, values
 from .archiving import Archiving, fail, new_table
@@ -113,7 +113,7 @@ def test_a_round_that_was_written_is_found(archiving: Archiving) -> None:
 def test_two_runs_that_write_a_round_at_once_write_it_once(archiving: Archiving) -> None:
     fill(archiving.queue, 5)
     _, round_ = archiving.written_round()
-    later = Round(round_.name, round_.number + 1, round_.messages, round_.frame)
+    later = archiving.planned(round_)
     failed: list[Exception] = []
 
     def write() -> None:
@@ -140,7 +140,7 @@ def test_a_run_that_wakes_after_another_has_written_its_round_adds_nothing(
         kind, name = IcebergTable, "_publish"
     fill(archiving.queue, 5)
     _, round_ = archiving.written_round()
-    later = Round(round_.name, round_.number + 1, round_.messages, round_.frame)
+    later = archiving.planned(round_)
     whole = getattr(kind, name)
 
     def overtaken(*arguments: object) -> object:
@@ -151,6 +151,22 @@ def test_a_run_that_wakes_after_another_has_written_its_round_adds_nothing(
     monkeypatch.setattr(kind, name, overtaken)
     assert archiving.job().target.write(later).messages == 10
     assert archiving.frame().count() == 20
+
+
+def test_a_checkpoint_that_was_set_back_is_refused(archiving: Archiving, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        fill(archiving.queue, 5)
+        archiving.run()
+        shutil.copytree(archiving.checkpoint, tmp_path / name)
+    fill(archiving.queue, 5)
+    shutil.rmtree(archiving.checkpoint)
+    shutil.copytree(tmp_path / "first", archiving.checkpoint)
+    with pytest.raises(InvalidInputError, match="was removed or set back"):
+        archiving.run()
+    shutil.rmtree(archiving.checkpoint)
+    shutil.copytree(tmp_path / "second", archiving.checkpoint)
+    archiving.run()
+    assert archiving.rows() == values(archiving.queue)
 
 
 def test_files_are_sorted_by_time_and_readers_can_skip_by_it(archiving: Archiving) -> None:

@@ -91,7 +91,7 @@ def test_of_two_programs_that_write_a_round_by_copies_of_a_checkpoint_one_does(
     """Spark ends one of two runs in one program, or by one checkpoint, and knows of no others."""
     fill(archiving.queue, 5)
     _, round_ = archiving.written_round()
-    later = Round(round_.name, round_.number + 1, round_.messages, round_.frame)
+    later = archiving.planned(round_)
     held, failed = Held(tmp_path / "held"), list[Exception]()
     target, other = archiving.job().target, archiving.job().target
 
