@@ -12,7 +12,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from hqueue import InvalidInputError
@@ -202,5 +202,5 @@ class Rounds:
             try:
                 query.awaitTermination()
             finally:
-                with contextlib.suppress(Py4JNetworkError, ConnectionError):  # Spark has ended.
+                with contextlib.suppress(Py4JError, ConnectionError):  # Spark may have ended.
                     query.stop()

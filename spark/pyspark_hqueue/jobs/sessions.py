@@ -10,7 +10,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -19,6 +19,8 @@ from pyspark_hqueue.reading.py4j_logs import no_py4j_errors
 from pyspark_hqueue.reading.pythons import check_data_source, check_tasks
 
 __all__ = ["separate_session", "spark_session"]
+
+ENDS_WITHIN_S = 0.5
 
 
 def separate_session(
@@ -47,7 +49,7 @@ def spark_session(
         quiet: whether to show what Spark's process writes to stderr only if the job fails.
 
     Raises:
-        JobError: Spark does not start.
+        JobError: Spark does not start, or its Java process has ended before the block.
     """
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -79,12 +81,24 @@ def spark_session(
             check_tasks(spark)
             check_data_source(spark)
             yield spark
-        except (Py4JNetworkError, ConnectionError) as exc:
-            raise spark_ended() from exc
+        except (JobError, PySparkException, Py4JError, ConnectionError) as exc:
+            if _has_ended(spark):
+                raise spark_ended() from exc
+            raise
         finally:
             if there is None:
-                with contextlib.suppress(Py4JNetworkError, ConnectionError):
+                with contextlib.suppress(Py4JError, ConnectionError):
                     spark.stop()
+
+
+def _has_ended(spark: SparkSession) -> bool:
+    """Whether the Java process that this program has started for Spark is gone."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):  # Its connections end a moment before it.
+        process.wait(ENDS_WITHIN_S)
+    return process.poll() is not None
 
 
 def _end_processes_of(exc: BaseException) -> None:

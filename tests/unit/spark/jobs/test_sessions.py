@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayClient
+from py4j.protocol import Py4JError
 from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
+from pyspark_hqueue.jobs import sessions
 from pyspark_hqueue.jobs.failures import JobError
 from pyspark_hqueue.jobs.sessions import spark_session
 
@@ -75,3 +78,24 @@ def test_an_interrupt_while_spark_starts_ends_its_process(
     with pytest.raises(KeyboardInterrupt), spark_session("test"):
         pass
     assert [process.returncode for process in started] == [-signal.SIGKILL]
+
+
+def test_a_java_process_that_ended_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop() -> None:
+        raise Py4JError("An error occurred while calling o1.stop")
+
+    def use(process: subprocess.Popen[bytes]) -> None:
+        gateway = SimpleNamespace(proc=process)
+        session = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway), stop=stop)
+        monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda _: session)
+        with spark_session("test"):
+            raise Py4JError("An error occurred while calling o1.sc")
+
+    for name in ("check_tasks", "check_data_source"):
+        monkeypatch.setattr(sessions, name, lambda _: None)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        with pytest.raises(Py4JError):
+            use(process)
+        process.kill()
+        with pytest.raises(JobError, match="Java process has ended"):
+            use(process)
