@@ -6,10 +6,12 @@ Whatever was acknowledged, before and while a disk was full, is read when there 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,7 @@ CHUNK_BYTES = 512
 PUTS_MAX = 50_000
 FULL_S = 10.0
 STARTS_WITHIN_S = 180.0
-RECOVERS_WITHIN_S = 240.0
+RECOVERS_WITHIN_S = 480.0
 TEST_S = 1_800
 """Five outages with a recovery each, on a machine that others use, too."""
 SETTINGS = {"operation_timeout_ms": 10_000, "request_timeout_ms": 3_000}
@@ -39,8 +41,9 @@ SETTINGS = {"operation_timeout_ms": 10_000, "request_timeout_ms": 3_000}
 class Putting:
     """Puts messages one by one, and knows what became of each."""
 
-    def __init__(self, queue: hqueue.Queue) -> None:
+    def __init__(self, queue: hqueue.Queue, settings: hqueue.Settings) -> None:
         self._queue = queue
+        self._settings = settings
         self._numbers = itertools.count()
         self.acknowledged: list[bytes] = []
         self.unknown: list[bytes] = []
@@ -70,17 +73,20 @@ class Putting:
         """Everything acknowledged is in the log once, in order, and nothing that failed is. So many
         may be lost that were the last ones before a failure.
         """
-        with self._queue.scan() as scanner:
-            found = [message.value[:CHUNK_BYTES] for message in scanner]
-        known = set(self.acknowledged)
-        assert len(found) == len(set(found))
-        assert set(found) <= known | set(self.unknown)
-        lost = [n for n, value in enumerate(self.acknowledged, 1) if value not in set(found)]
+        with hqueue.connect(self._settings) as client:
+            queue = client.queue(self._queue.name)
+            with queue.scan() as scanner:
+                found = [message.value[:CHUNK_BYTES] for message in scanner]
+            findings = list(queue.verify())[-1].findings
+        assert findings == []
+        got, known = set(found), set(self.acknowledged)
+        assert len(found) == len(got)
+        assert got <= known | set(self.unknown)
+        lost = {n for n, value in enumerate(self.acknowledged, 1) if value not in got}
         assert len(lost) <= lost_max
-        assert set(lost) <= self.failed_after
+        assert lost <= self.failed_after
         kept = [value for n, value in enumerate(self.acknowledged, 1) if n not in lost]
         assert [value for value in found if value in known] == kept
-        assert list(self._queue.verify())[-1].findings == []
 
 
 def goes_on(
@@ -106,7 +112,9 @@ def test_a_local_server_goes_on_when_its_disk_has_room_again(tmp_path: Path) -> 
             local.start(home=home) as server,
             hqueue.connect(server.settings(**SETTINGS)) as client,
         ):
-            putting = Putting(client.create_queue("full", partitions=1, ttl="1d"))
+            putting = Putting(
+                client.create_queue("full", partitions=1, ttl="1d"), server.settings()
+            )
             for _ in range(20):
                 assert putting.put() is None
             disk.fill()
@@ -132,7 +140,7 @@ class FullCluster:
         with hqueue.connect(self._server.settings()) as creator:
             creator.create_queue("full", partitions=1, ttl="1d")
         client = stack.enter_context(hqueue.connect(self._server.settings(**SETTINGS)))
-        self._putting = Putting(client.queue("full"))
+        self._putting = Putting(client.queue("full"), self._server.settings())
         goes_on(self._putting, self._restart_ended)
 
     def fill(self, *names: str, left_bytes: int = 0, lost_max: int = 0) -> None:
@@ -155,10 +163,14 @@ class FullCluster:
         print(f"{' '.join(names)}: {took_s:.0f} s after there was room; {failures[:1]!r}")
 
     def _restart_ended(self) -> None:
-        for process in self._server.processes:
-            if not process.alive:
-                print(f"{process.name} had ended, and is started again")
-                self._server.restart(process.name, timeout_s=STARTS_WITHIN_S)
+        """All at once: some wait for others."""
+        ended = [process.name for process in self._server.processes if not process.alive]
+        if not ended:
+            return
+        print(f"{' '.join(ended)} had ended, and are started again")
+        restart = functools.partial(self._server.restart, timeout_s=STARTS_WITHIN_S)
+        with ThreadPoolExecutor(len(ended), "restart") as pool:
+            list(pool.map(restart, ended))
 
 
 DATANODES = ("datanode-1", "datanode-2", "datanode-3")
