@@ -94,6 +94,7 @@ class Jobs:
             room = min(left, self._plan.jobs - (len(self._tasks) - len(self._waiting)))
             if room <= 0 or len(self._waiting) >= WAITING_MAX:
                 await self._wait(POLL_MS / 1e3)
+                busy_s = time.monotonic()  # A process may have ended just now.
                 continue
             until_idle_s = busy_s + idle_s - time.monotonic()
             if until_idle_s <= 0:

@@ -26,6 +26,7 @@ OTHERWISE = {
     "hqueue/zookeeper/courier.py": "its thread holds it for as long as it lives",
     "hqueue/hbase/native/connection.py": "a call's signal: what waits for it releases nothing",
     "hqueue/push/loop_service.py": "an event loop's, which coroutines wait for",
+    "hqueue_workers/console/pages/messages.py": "an event loop's, which coroutines wait for",
     "hqueue/aio/topic_managers.py": "an election, no lock",
     "hqueue_workers/hub/owning/queue_topics.py": "a topic's record, no lock",
     "hqueue_workers/hub/owning/topic_records.py": "an election, no lock",
