@@ -1,7 +1,7 @@
 """Files of a server that rot where there is no other replica.
 
-Nothing wrong is delivered as right, and what can't be read is named by its row. A write-ahead log
-that is cut off loses the newest messages without a trace, as after a loss of power.
+Readers never get a damaged message, and an error names the row that can't be read. A write-ahead
+log that is cut off loses the newest messages without a trace, as after a loss of power.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from py4j.protocol import Py4JError
@@ -16,6 +16,7 @@ from hqueue import InvalidInputError
 from pyspark_hqueue.jobs.failures import table_conflict
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.rounds import check_planned, has_passed, stream_of
+from pyspark_hqueue.jobs.snapshots import tagged_round
 from pyspark_hqueue.jobs.table_names import (
     case_sensitive,
     check_apart,
@@ -213,7 +214,12 @@ class Table:
 
     def _last_round(self, stream: str) -> int | None:
         """The last round of a stream that the table's history shows; None if it shows none."""
-        raise NotImplementedError
+        found = (tagged_round(stream, tag) for tag in self._tags())
+        return max((number for number in found if number is not None), default=None)
+
+    def _tags(self) -> Iterable[str | None]:
+        """The tags in the table's history: each names a round, or is another text, or None."""
+        return ()
 
     def _columns(self) -> StructType | None:
         """The columns of the table; None if there is no such table."""

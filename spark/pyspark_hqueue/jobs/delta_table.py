@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -17,7 +17,7 @@ from pyspark_hqueue.jobs.manifest import HIDDEN
 from pyspark_hqueue.jobs.parquet_options import sorted_rows
 from pyspark_hqueue.jobs.rounds import Round
 from pyspark_hqueue.jobs.sessions import separate_session
-from pyspark_hqueue.jobs.snapshots import round_tag, tagged_round
+from pyspark_hqueue.jobs.snapshots import round_tag
 from pyspark_hqueue.jobs.table_names import check_apart
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
@@ -73,10 +73,9 @@ class DeltaTable(Table):
         )
         return self._written(tag)
 
-    def _last_round(self, stream: str) -> int | None:
+    def _tags(self) -> Iterable[str | None]:
         rows = self._sql(f"DESCRIBE HISTORY {self.name} LIMIT {COMMITS_MAX}").collect()
-        found = (tagged_round(stream, row["userMetadata"]) for row in rows)
-        return max((number for number in found if number is not None), default=None)
+        return [row["userMetadata"] for row in rows]
 
     def _written(self, tag: str) -> TableRound:
         commits = self._sql(f"DESCRIBE HISTORY {self.name} LIMIT 20")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from py4j.protocol import Py4JError
@@ -137,8 +137,8 @@ class IcebergTable(Table):
             return after
         return self._snapshots()
 
-    def _last_round(self, stream: str) -> int | None:
-        return self._snapshots().last(stream)
+    def _tags(self) -> Iterable[str | None]:
+        return self._snapshots().tags
 
     def _refresh(self) -> None:
         self.spark.catalog.refreshTable(self.name)

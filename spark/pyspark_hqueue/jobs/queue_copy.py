@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from hqueue import IdempotencyKeyReusedError, InvalidInputError, Queue
 from pyspark_hqueue.jobs.folder import Folder
-from pyspark_hqueue.jobs.rounds import Round, Rounds, has_passed, set_back, stream_of
+from pyspark_hqueue.jobs.rounds import Round, Rounds, has_passed, stream_of
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.plan import Range
@@ -123,7 +123,14 @@ class Copy:
                     epoch=round_.number,
                 )
             except IdempotencyKeyReusedError as exc:
-                raise set_back(self._checkpoint, round_.number, self._queue.name) from exc
+                raise InvalidInputError(
+                    "an earlier run wrote other messages in this round: its checkpoint was newer, "
+                    "or its --by another; put back both as they were, or copy to another target "
+                    "with another checkpoint",
+                    target=self._queue.name,
+                    checkpoint=self._checkpoint.uri,
+                    round=round_.number,
+                ) from exc
             if on_round is not None:
                 on_round(round_.messages, written)
 

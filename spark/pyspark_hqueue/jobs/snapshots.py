@@ -69,12 +69,10 @@ class Snapshots:
             at = snapshot.parent
         return False
 
-    def last(self, stream: str) -> int | None:
-        """The last round of a stream that readers see, or saw, or that waits to be published; None
-        if the snapshots show none.
-        """
-        found = (tagged_round(stream, each.tag) for each in self._by_id.values())
-        return max((number for number in found if number is not None), default=None)
+    @property
+    def tags(self) -> list[str | None]:
+        """The tags of all snapshots, also of those that wait to be published."""
+        return [each.tag for each in self._by_id.values()]
 
     def find(self, tag: str) -> Snapshot | None:
         """The newest snapshot of a round that readers see, or else any that is there."""
