@@ -56,7 +56,7 @@ _PROCESSES = (
         "Unreadable messages that were skipped because an operator allowed it.",
         SERVERS,
         ("queue", "partition"),
-        notes="[`hqueue verify --skip`](../operating.md#the-command-line-in-scripts) allows it.",
+        notes="[`hqueue verify --skip`](../repairing.md#batches-that-cant-be-read) allows it.",
     ),
     counter_of(
         "refused_connections",
@@ -173,7 +173,7 @@ _GROUPS = (
         "Messages that consumers of a share group hold now.",
         WORKER,
         GROUP_LABELS,
-        notes="See [Consumer groups](../operating.md#consumer-groups).",
+        notes="See [Consumer groups](../consumer-groups.md).",
     ),
     gauge_of(
         "share_group_redelivered_messages",

@@ -96,7 +96,7 @@ class DiskFaults:
     def _fill_hdfs(self, *names: str) -> Harm:
         """Fill the disks of these servers of HDFS, so far that data nodes take no new block, and
         let HBase write files. When there is room again, what HDFS stopped for that is started
-        again, as docs/operating.md says.
+        again, as docs/repairing.md says.
         """
         filled = self._fill(*names, left_bytes=0 if "namenode" in names else RESERVED_BYTES)
         self._servers.flush()

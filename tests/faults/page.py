@@ -261,7 +261,7 @@ _FOUND = """
   that were being written until the data nodes were restarted, and dropped their last acknowledged
   bytes. Data nodes of `hqueue local` reserve room now:
   [test_full_disks.py](../tests/harmed/test_full_disks.py),
-  [operating.md](operating.md#full-disks).
+  [When something is wrong](repairing.md#full-disks).
 - `hqueue verify` ended, without a row, where HBase could not read a damaged file:
   [test_unreadable_rows.py](../tests/unit/log/test_unreadable_rows.py).
 
