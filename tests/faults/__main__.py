@@ -27,7 +27,7 @@ from hqueue.local.cluster import cluster_on, host_names, loopback
 from hqueue.local.layout import Profile
 from hqueue.local.lifecycle import start_profile
 
-from .disks import PROGRAMS, can_have_disks, disks_at
+from .disks import PROGRAMS, can_have_disks, can_slow_disks, disks_at
 from .hosts import Hosts, can_have_hosts, hosts_apart
 from .parts import PartsError, folder_of, part_after
 from .picture import draw
@@ -98,7 +98,14 @@ def main(
     if power is None:
         power = hbase == NATIVE and can_have_disks()
     upgrades = ALL_UPGRADES in faults
-    known = kinds(hbase, apart=apart, power=power, clocks=can_set_clocks(), upgrades=upgrades)
+    known = kinds(
+        hbase,
+        apart=apart,
+        power=power,
+        slow=can_slow_disks(),
+        clocks=can_set_clocks(),
+        upgrades=upgrades,
+    )
     chosen = _chosen(_names(faults, known) or known, _names(without, known), known)
     try:
         older = older_code() if upgrades else None
