@@ -54,7 +54,9 @@ class ApiSettings(AccessSettings):
     """How many calls of the Thrift API to answer at a time."""
 
     api_connections_max: int = 1_024
-    """How many connections to the Thrift API may be open at a time. Further ones wait."""
+    """How many connections to the Thrift API may be open at a time. Each further one replaces the
+    oldest idle one.
+    """
 
     api_idle_ms: int = 300_000
     """How long to keep an unused scanner of the Thrift API, and an idle connection to it."""
