@@ -36,6 +36,7 @@ __all__ = [
     "PUSH",
     "SERVERS",
     "SHARES",
+    "TRACKS",
     "UPGRADED",
     "Fault",
     "Planned",
@@ -46,6 +47,7 @@ __all__ = [
 
 CALM_S = (1.5, 4.0)
 TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS, HUBS, SHARES)
+"""Whom faults harm."""
 UPGRADED = {
     "producer": (PRODUCERS, 7),
     "worker": (PUSH, 2),

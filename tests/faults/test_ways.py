@@ -23,7 +23,8 @@ from hqueue.settings.addresses import Address
 from tests.support.native_proxies import NativeProxies
 from tests.support.proxy import Fate
 
-from .schedule import FAULTS, GATEWAYS, NATIVE, kinds
+from .__main__ import _names
+from .schedule import FAULTS, GATEWAYS, HUBS, NATIVE, kinds
 from .specification import Specification
 from .ways import route_by
 
@@ -127,3 +128,13 @@ def test_only_conditional_changes_come_late(listening: socket.socket, *, conditi
         assert proxies.deliver() == conditional
         answering.result(timeout=60)
     assert (request in b"".join(came)) is conditional
+
+
+def test_the_name_of_those_harmed_stands_for_all_kinds_that_harm_them() -> None:
+    known = kinds(NATIVE, **EVERYTHING)
+    *of_hubs, last = _names("hubs, compact", known)
+    assert {"kill-hub", "move-topics"} <= set(of_hubs)
+    assert all(FAULTS[name].track == HUBS and not FAULTS[name].upgrades for name in of_hubs)
+    assert last == "compact"
+    assert _names("upgrade", known) == [name for name in known if FAULTS[name].upgrades]
+    assert _names("upgrade", ["compact"]) == ["upgrade"]
