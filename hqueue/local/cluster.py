@@ -3,9 +3,9 @@ that are apart.
 
 ZooKeeper, a name node, three data nodes, a master, and on each of 127.0.0.1, 127.0.0.2 and
 127.0.0.3 a region server: nine JVMs, and six more where both gateways are wanted on each host, all
-bounded in memory. Every write is in the memory of three data nodes before it is acknowledged. A
-killed region server's partitions are back on another one within 30 s. ZooKeeper may be an ensemble
-of several servers.
+bounded in memory. Every write is in the memory of three data nodes before it is acknowledged, or of
+two while the third is away. A killed region server's partitions are back on another one within
+30 s. ZooKeeper may be an ensemble of several servers.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ STORAGE, SERVERS, GATEWAYS = range(3)
 
 _HDFS: Xml = {
     "dfs.replication": 3,
+    # HBase begins a log's file on the data nodes that are there, also on a single one, and keeps to
+    # them although others come back: one disk would decide about what was acknowledged.
+    "dfs.namenode.replication.min": 2,
     "dfs.permissions.enabled": False,
     "dfs.namenode.safemode.extension": 0,
     "dfs.namenode.safemode.min.datanodes": 2,
