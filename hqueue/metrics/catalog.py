@@ -32,7 +32,9 @@ HALVED = (
     "Unanswered calls that were repeated with half their messages, to isolate the one that ends "
     "the subscriber."
 )
-FATAL = "[One of the messages may be fatal](../push-guarantees.md#messages-that-end-their-subscriber)."
+FATAL = (
+    "[One of the messages may be fatal](../push-guarantees.md#messages-that-end-their-subscriber)."
+)
 SAME_WORKERS = "For some seconds two workers may expose a group: take the `max` over instances."
 
 _PROCESSES = (
