@@ -74,7 +74,7 @@ _PROCESSES = (
         PORTS,
         ("port",),
         "connections",
-        notes="See [the move to TLS](../security.md#moving-a-running-cluster-to-tls).",
+        notes="See [the move to TLS](../moving-to-tls.md).",
     ),
     gauge_of(
         "certificate_expiration_timestamp_seconds",
@@ -90,7 +90,7 @@ _PROCESSES = (
         SERVERS,
         ("port", "limit"),
         "calls",
-        notes="See [Quotas](../security.md#quotas).",
+        notes="See [Quotas](../quotas.md).",
     ),
 )
 

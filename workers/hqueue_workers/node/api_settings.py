@@ -46,7 +46,7 @@ class ApiSettings(AccessSettings):
     *:calls=1000 bytes_in=10485760``. The first rule that matches the caller's principal and has a
     limit sets it; without ``tls`` each address is a caller, and ``anonymous`` its principal. The
     limits are calls, bytes_in and bytes_out per second, of the Thrift API and of a hub's port; hubs
-    also have creations per hour, subscriptions and sessions: docs/security.md. By default there are
+    also have creations per hour, subscriptions and sessions: docs/quotas.md. By default there are
     none.
     """
 
