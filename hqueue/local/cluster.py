@@ -40,9 +40,6 @@ STORAGE, SERVERS, GATEWAYS = range(3)
 
 _HDFS: Xml = {
     "dfs.replication": 3,
-    # HBase begins a log's file on the data nodes that are there, also on a single one, and keeps to
-    # them although others come back: one disk would decide about what was acknowledged.
-    "dfs.namenode.replication.min": 2,
     "dfs.permissions.enabled": False,
     "dfs.namenode.safemode.extension": 0,
     "dfs.namenode.safemode.min.datanodes": 2,
@@ -154,6 +151,9 @@ def _layout(
         "hbase.tmp.dir": f"{data}/tmp",
         # That of `hbase:meta`: each queue's table says by itself how durable a put is.
         "hbase.wal.hsync": True,
+        # HBase begins a log's file on the data nodes that are there, also on a single one, and
+        # keeps to them when others are back. HDFS replicates files that have ended.
+        "hbase.regionserver.logroll.period": 60_000,
         "hbase.regionserver.msginterval": 500,
         "hbase.master.info.port": -1,
         "hbase.regionserver.info.port": -1,
