@@ -186,6 +186,35 @@ def test_our_own_settings_accept_the_files_and_variables(
         assert grace_ms >= drain_ms + END_MS
 
 
+def test_prometheus_reaches_the_metrics_of_each_role(
+    rendered: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    pods = [each for each in rendered if each["kind"] in ("StatefulSet", "Deployment")]
+    named = {(each["kind"], each["metadata"]["name"]): each for each in rendered}
+    monitors = [each for each in rendered if each["kind"] == "ServiceMonitor"]
+    for each, container in zip(pods, containers(rendered), strict=True):
+        name, labels = each["metadata"]["name"], each["spec"]["template"]["metadata"]["labels"]
+        path = tmp_path / "hqueue.toml"
+        path.write_text(container.file, "utf-8")
+        (section,) = SECTIONS.keys() & tomllib.loads(container.file).keys()
+        settings: Any = SECTIONS[section].load(
+            None, {**container.environ, "HQUEUE_CONFIG": str(path)}
+        )
+        assert settings.metrics_host == "0.0.0.0"
+        service = named["Service", name]
+        assert service["spec"]["selector"].items() <= labels.items()
+        ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+        assert ports["metrics"] == settings.metrics_port
+        for monitor in monitors:
+            wanted = monitor["spec"]["selector"]["matchLabels"]
+            assert wanted.items() <= service["metadata"]["labels"].items()
+            assert [endpoint["port"] for endpoint in monitor["spec"]["endpoints"]] == ["metrics"]
+        policy = named.get(("NetworkPolicy", name))
+        if policy is not None:
+            opened = [rule["ports"][0]["port"] for rule in policy["spec"]["ingress"]]
+            assert sorted(opened) == sorted(ports.values())
+
+
 def test_files_lie_where_the_settings_look_for_them(rendered: list[dict[str, Any]]) -> None:
     for container in containers(rendered):
         mounted = [each["mountPath"] for each in container.spec["volumeMounts"]]

@@ -105,3 +105,21 @@ def test_the_files_that_services_are_built_from_exist() -> None:
         if build := service.get("build"):
             context = COMPOSE.parent / build["context"]
             assert (context / build["dockerfile"]).resolve() in FILES
+
+
+@pytest.mark.chart
+def test_what_a_service_serves_is_published_on_loopback_alone() -> None:
+    found = services()
+    published = [each.split(":") for each in found["hbase"]["ports"]]
+    assert {host for host, _, _ in published} == {"127.0.0.1"}
+    assert all(outside == inside for _, outside, inside in published)
+    served: set[str] = set()
+    for name, kind in ROLES.items():
+        settings: Any = kind.load(None, {**found[name]["environment"], "HQUEUE_CONFIG": os.devnull})
+        # A port on a container's own loopback can't be reached from outside.
+        assert settings.metrics_host == "0.0.0.0"
+        served.add(str(settings.metrics_port))
+        if name != "worker":
+            assert getattr(settings, "listen_host", settings.host) == "0.0.0.0"
+            served.add(str(settings.port))
+    assert {inside for _, _, inside in published} == served
