@@ -87,14 +87,14 @@ explore: $(STAMP)  ## explore larger state spaces of the models of groups, share
 test-drivers: setup  ## kill Spark drivers and tasks at every point of a write; takes some 30 minutes
 	$(BIN)/python -m pytest -m drivers tests/spark
 
-# Chromium is the system's: tests/integration/test_console_in_browser.py looks for it.
+# Chromium is the system's: tests/support/chromium.py looks for it.
 .PHONY: test-console
-test-console: $(STAMP)  ## test the console in Chromium, as a phone and a desk show it; needs Debian's package chromium; 2 minutes or so
-	$(BIN)/python -m pytest -m browser tests/integration/test_console_in_browser.py
+test-console: setup  ## test the console in Chromium, in memory and over real servers; needs Debian's package chromium; some 5 minutes
+	$(BIN)/python -m pytest -m browser tests/integration/console
 
 .PHONY: screenshots
 screenshots: $(STAMP)  ## write the pictures of docs/console.md, which the tests of test-console take
-	HQUEUE_SCREENSHOTS=docs $(BIN)/python -m pytest -m browser -k pictures tests/integration/test_console_in_browser.py
+	HQUEUE_SCREENSHOTS=docs $(BIN)/python -m pytest -m browser -k pictures tests/integration/console/test_in_browser.py
 
 .PHONY: mutants
 mutants: $(STAMP)  ## plant small faults and check that the tests without servers catch them; takes some 40 minutes (MUTANTS='--seed 1 --count 30')

@@ -11,7 +11,7 @@ import pytest
 
 import hqueue
 from hqueue_workers.console.rendering import size_cell
-from tests.support.console import RunningConsole, running_console
+from tests.support.console import RunningConsole, events_of, running_console
 from tests.support.waiting import wait_for
 
 GROUP, SUBSCRIBER = "readers <of orders>", "archive"
@@ -182,15 +182,13 @@ def test_a_page_follows_new_messages(browser: httpx.Client, queue: hqueue.Queue)
     assert "sse-connect" in read(browser, path, topic="live")
     with browser.stream("GET", f"{path}/stream", params={"topic": "live"}) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
-        lines = stream.iter_lines()
-        assert next(lines) == "event: begun"
-        for number in range(100):
-            queue.put(hqueue.Message("other", b"not wanted"))
-            queue.put(hqueue.Message("live", b"<i>%d</i>" % number))
-            if number:
-                break
-        row = next(line for line in lines if line.startswith("data: <tr>"))
-    assert "&lt;i&gt;" in row
+        events = events_of(stream)
+        assert next(events).data == "Following."
+        queue.put(hqueue.Message("other", b"not wanted"))
+        queue.put(hqueue.Message("live", b"<i>wanted</i>"))
+        row = next(events)
+    assert row.name == "row"
+    assert "&lt;i&gt;wanted" in row.data
 
 
 def test_a_group_is_shown_and_reset_after_the_question(
@@ -337,8 +335,8 @@ def test_the_console_counts_its_requests_refusals_and_streams(
     assert metric(site, 'hqueue_console_requests_total{page="other",status="404"}') >= 1
     assert metric(site, 'hqueue_console_request_seconds_count{page="other"}') >= 1
     with browser.stream("GET", f"/queues/{queue.name}/tail/stream") as stream:
-        lines = stream.iter_lines()  # httpx ends the stream with it.
-        assert next(lines) == "event: begun"
+        events = events_of(stream)  # httpx ends the stream with it.
+        assert next(events).data == "Following."
         wait_for(lambda: metric(site, "hqueue_console_streams") == 1, "the stream is counted")
         assert metric(site, "hqueue_console_connections") >= 1
     wait_for(lambda: metric(site, "hqueue_console_streams") == 0, "the stream has ended")

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import httpx
 
 import hqueue
 from hqueue_workers.console.console import Console
 from hqueue_workers.console.settings import ConsoleSettings
 
-__all__ = ["RunningConsole", "running_console"]
+__all__ = ["Event", "RunningConsole", "events_of", "running_console"]
 
 DEADLINE_S = 60.0
 _Result = TypeVar("_Result")
@@ -87,3 +89,29 @@ def running_console(client: hqueue.Client, **settings: Any) -> Iterator[RunningC
         assert not thread.is_alive()
     if failed:
         raise failed[0]
+
+
+class Event(NamedTuple):
+    """A server-sent event."""
+
+    name: str
+    data: str
+    id: str
+    """The last one that the stream has given."""
+
+
+def events_of(stream: httpx.Response) -> Iterator[Event]:
+    """The events of a stream that have data, as they come."""
+    name, data, last = "", "", ""
+    for line in stream.iter_lines():
+        field, _, text = line.partition(": ")
+        if field == "id":
+            last = text
+        elif field == "event":
+            name = text
+        elif field == "data":
+            data += text
+        elif not line:
+            if data:
+                yield Event(name, data, last)
+            name, data = "", ""

@@ -67,7 +67,7 @@ def make_app(context: Context) -> Starlette:
     async def missing(request: Request, error: Exception) -> Response:
         context.metrics.answered(OTHER, 404, 0.0)
         text = "The console has no such page."
-        return context.renderer.page(request, "error.html", 404, code=404, text=text)
+        return context.renderer.page(request, "error.html", 404, code=404, text=text, again=False)
 
     static = importlib.resources.files("hqueue_workers.console") / "static"
     return Starlette(

@@ -55,7 +55,7 @@ class Console:
         self.history = History(connected, settings.history_ms)
         self._streams = Streams(settings.streams_max)
         self.metrics = ConsoleMetrics(
-            self.history, lambda: self._streams.open, lambda: self.connections, __version__
+            self.history, lambda: self.streams, lambda: self.connections, __version__
         )
         self.metrics.registry.register(PortSecurityMetrics(security))
         context = Context(
@@ -90,6 +90,11 @@ class Console:
     def connections(self) -> int:
         """How many connections are open."""
         return self._server.connections
+
+    @property
+    def streams(self) -> int:
+        """How many pages follow new messages."""
+        return self._streams.open
 
     @property
     def metrics_port(self) -> int:

@@ -110,7 +110,9 @@ class Renderer:
     def error(self, request: Request, error: HQueueError) -> HTMLResponse:
         """Render the page of an error."""
         code = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-        return self.page(request, "error.html", code, code=code, text=said(error))
+        # A form is sent again by its user alone.
+        again = code == 503 and request.method == "GET"
+        return self.page(request, "error.html", code, code=code, text=said(error), again=again)
 
 
 def preview(value: bytes | str, length: int = PREVIEW_LENGTH) -> str:

@@ -10,15 +10,18 @@ from markupsafe import escape
 from starlette.responses import Response
 
 from hqueue import HQueueError
+from hqueue.doctor.findings import said
 from hqueue.errors import BufferFullError
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue_workers.console.protocol import Receive, Scope, Send
 from hqueue_workers.console.rights import Caller
 
-__all__ = ["EventStream", "Streams", "event"]
+__all__ = ["EndedStream", "EventStream", "Streams", "event"]
 
 BEAT_S = 10.0
 """A stream without events sends a comment so often: so a browser that has gone is noticed."""
+LOOK_S = 1.0
+"""A stream without events looks so often for what the browser must learn."""
 STREAM_S_MAX = 600.0
 """A stream ends after this time. The page says so, and can begin another one."""
 
@@ -63,10 +66,32 @@ class Streams:
             del self._open[whose]
 
 
-def event(name: str, html: str) -> bytes:
-    """An event, with HTML as its data."""
-    lines = "".join(f"data: {line}\n" for line in html.splitlines() or [""])
-    return f"event: {name}\n{lines}\n".encode()
+def event(name: str | None, html: str, id: str | None = None) -> bytes:
+    """An event, with HTML as its data.
+
+    Args:
+        name: the event's name. Without one the browser only learns the ID.
+        html: the data.
+        id: what a browser that connects again sends as ``Last-Event-ID``.
+    """
+    lines = "" if id is None else f"id: {id}\n"
+    if name is not None:
+        data = "".join(f"data: {line}\n" for line in html.splitlines() or [""])
+        lines += f"event: {name}\n{data}"
+    return f"{lines}\n".encode()
+
+
+class EndedStream(Response):
+    """A stream that ends at once. The browser does not connect again.
+
+    Args:
+        reason: the sentence that the page shows.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(_ended(f"{reason}."))
 
 
 class EventStream(Response):
@@ -76,6 +101,8 @@ class EventStream(Response):
 
     Args:
         events: makes a generator of events.
+        pending: returns what the browser must learn although no event came for a while, with
+            ``ending=True`` before the stream's end; empty if nothing.
         stopping: ends the stream when it is set.
         ended: called at the end.
     """
@@ -85,16 +112,18 @@ class EventStream(Response):
     def __init__(
         self,
         events: Callable[[], AsyncGenerator[bytes, None]],
+        pending: Callable[..., bytes],
         stopping: asyncio.Event,
         ended: Callable[[], object],
     ) -> None:
         self._events = events
+        self._pending = pending
         self._stopping = stopping
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
-        begun_s = SYSTEM_CLOCK.monotonic_ms() / 1e3
+        begun_s = sent_s = _now_s()
         left = asyncio.ensure_future(_left(receive))
         stopping = asyncio.ensure_future(self._stopping.wait())
         source = self._events()
@@ -102,25 +131,29 @@ class EventStream(Response):
         try:
             headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await _send(send, event("begun", ""))
-            while True:
+            ended = ""
+            while not ended:
                 waited: set[asyncio.Future[Any]] = {following, left, stopping}
-                await asyncio.wait(waited, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(waited, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 if left.done() or stopping.done():
                     break
-                if SYSTEM_CLOCK.monotonic_ms() / 1e3 - begun_s > STREAM_S_MAX:
-                    await _send(send, event("ended", "The page has followed for ten minutes."))
-                    break
-                if not following.done():
-                    await _send(send, b": beat\n\n")
-                    continue
-                try:
-                    data = following.result()
-                except (HQueueError, StopAsyncIteration) as exc:
-                    await _send(send, event("ended", _escaped(exc)))
-                    break
-                following = asyncio.ensure_future(_next(source))
-                await _send(send, data)
+                data = b""
+                if _now_s() - begun_s > STREAM_S_MAX:
+                    ended = "The page has followed for ten minutes."
+                elif not following.done():
+                    data = self._pending() or _beat(_now_s() - sent_s)
+                else:
+                    try:
+                        data = following.result()
+                    except HQueueError as exc:
+                        ended = f"{said(exc)}."
+                    else:
+                        following = asyncio.ensure_future(_next(source))
+                if ended:
+                    data = self._pending(ending=True) + _ended(ended)
+                if data:
+                    await _send(send, data)
+                    sent_s = _now_s()
             if not left.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -139,6 +172,10 @@ async def _next(source: AsyncGenerator[bytes, None]) -> bytes:
         raise BufferFullError("the stream has ended") from None
 
 
+def _beat(quiet_s: float) -> bytes:
+    return b": beat\n\n" if quiet_s > BEAT_S else b""
+
+
 async def _left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -148,6 +185,10 @@ async def _send(send: Send, data: bytes) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-def _escaped(error: BaseException) -> str:
-    text = error.text if isinstance(error, HQueueError) else str(error)
-    return str(escape(text))
+def _ended(reason: str) -> bytes:
+    """The last event of a stream: the page shows it, and does not connect again."""
+    return event("ended", f"{escape(reason)} Press Follow to begin again.")
+
+
+def _now_s() -> float:
+    return SYSTEM_CLOCK.monotonic_ms() / 1e3

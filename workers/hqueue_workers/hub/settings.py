@@ -77,13 +77,11 @@ class HubSettings(ApiSettings):
     """
 
     connections_max: int = 10_000
-    """How many connections of clients may be open at a time. Each further one replaces the oldest
-    idle one.
-    """
+    """How many connections of clients may be open at a time. Further ones wait."""
 
     topics_max: int = 1_000_000
     """How many topics of each queue the hub may own at a time. For metadata in ZooKeeper see
-    docs/inside-metadata.md.
+    docs/hubs.md.
     """
 
     topic_creations_per_hour_max: int = 1_000_000

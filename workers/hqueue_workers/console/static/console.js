@@ -3,6 +3,7 @@
 "use strict";
 
 const ROWS_MAX = 200;
+const AGAIN_MS = 5000;
 
 document.addEventListener("htmx:beforeRequest", (event) => {
   const part = event.target;
@@ -45,6 +46,18 @@ document.addEventListener("htmx:configRequest", (event) => {
   }
 });
 
+// A page of servers that are away is loaded again when they answer.
+const again = document.getElementById("again");
+if (again) {
+  again.hidden = false;
+  const tryAgain = async () => {
+    const answer = document.hidden ? null : await fetch(location.href).catch(() => null);
+    if (answer && answer.status !== 503) location.reload();
+    else setTimeout(tryAgain, AGAIN_MS);
+  };
+  setTimeout(tryAgain, AGAIN_MS);
+}
+
 const rows = document.getElementById("rows");
 const state = document.getElementById("state");
 const pause = document.getElementById("pause");
@@ -53,26 +66,44 @@ if (rows && state && pause) {
   const stream = document.getElementById("stream");
   let paused = false;
   let missed = 0;
+  let said = state.innerHTML;
+  let reached = "";
+  const counted = () => (missed === 1 ? "1 row was not shown" : `${missed} rows were not shown`);
 
-  const say = (text) => {
-    state.textContent = text;
+
+  // A browser that connects again says how far the page is. htmx opens a new stream instead if the
+  // answer was an error: its address says it.
+  htmx.createEventSource = (address) => {
+    const url = new URL(address, location.href);
+    if (reached) url.searchParams.set("reached", reached);
+    return new EventSource(url);
   };
 
   pause.addEventListener("click", () => {
     paused = !paused;
-    missed = 0;
     pause.setAttribute("aria-pressed", String(paused));
-    say(paused ? "Paused." : "Following.");
+    state.innerHTML = paused ? "Paused." : said;  // The console has escaped it.
+    if (paused || !missed) return;
+    const cell = rows.insertRow(0).insertCell();
+    cell.colSpan = 7;
+    cell.parentElement.className = "gap";
+    cell.textContent = `The page was paused: ${counted()}.`;
+    missed = 0;
   });
 
-  stream.addEventListener("htmx:sseOpen", () => say("Following."));
-  stream.addEventListener("htmx:sseError", () => say("The connection was lost; trying again."));
-  stream.addEventListener("htmx:sseClose", () => say("Ended. Press Follow to begin again."));
+  stream.addEventListener("htmx:sseError", () => {
+    said = "The connection was lost; trying again.";
+    if (!paused) state.textContent = said;
+  });
   stream.addEventListener("htmx:sseBeforeMessage", (event) => {
-    if (!paused || event.detail.type !== "row") return;
+    const { type, data, lastEventId } = event.detail;
+    reached = lastEventId || reached;
+    if (type !== "row") said = data;
+    if (!paused || type === "ended") return;
     event.preventDefault();
+    if (type !== "row") return;
     missed += 1;
-    say(`Paused: ${missed} messages were not shown.`);
+    state.textContent = `Paused: ${counted()}.`;
   });
   stream.addEventListener("htmx:sseMessage", () => {
     while (rows.rows.length > ROWS_MAX) rows.deleteRow(-1);
