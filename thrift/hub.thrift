@@ -167,7 +167,7 @@ struct TPreferences {
    * nothing. */
   4: optional map<string, string> application,
   /* How many calls with a message alone may have no answer before it becomes a dead letter; 0 for
-   * any number: docs/push.md. Left out: 5. */
+   * any number: docs/push-guarantees.md. Left out: 5. */
   5: optional i32 unansweredCallsMax
 }
 

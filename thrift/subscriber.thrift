@@ -1,7 +1,8 @@
 /*
  * The service of a subscriber, as in Alibaba's HQueue. A worker calls it with the messages of one
  * partition, in their order, over Thrift's binary protocol, unframed. A subscriber in any language
- * is a server of this service that registers its address in ZooKeeper: docs/push.md.
+ * is a server of this service that registers its address in ZooKeeper:
+ * docs/push-reference.md.
  */
 namespace java com.etao.hadoop.hbase.queue.thrift.generated
 namespace py hqueue_thrift.subscriber

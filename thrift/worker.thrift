@@ -7,8 +7,9 @@ namespace py hqueue.worker
 
 /*
  * A batch that is in the log, as in its row there. Any client that reaches the port can send a
- * batch, so it counts only with a MAC by a key that lies in ZooKeeper (docs/push.md draws the bytes
- * that the MAC covers). Without a valid MAC, the batch only means that there is something to read.
+ * batch, so it counts only with a MAC by a key that lies in ZooKeeper
+ * (hqueue/metadata/append_keys.py draws the bytes that the MAC covers). Without a valid MAC, the
+ * batch only means that there is something to read.
  */
 struct TBatch {
   1: i16 partition,

@@ -47,7 +47,8 @@ def check_certificates(subject: Subject) -> Iterator[Finding]:
         yield wrong(
             "certificate",
             said(exc),
-            "see `openssl x509 -text -in FILE`, and make the files as docs/security.md shows",
+            "see `openssl x509 -text -in FILE`, and make the files as "
+            "docs/secure-a-cluster.md shows",
         )
         return
     subject_name = distinguished_name(certificate.get("subject", ()))
@@ -225,6 +226,7 @@ def _accepted_by_itself(settings: Settings) -> Finding:
         return wrong(
             "certificate",
             f"a handshake with this certificate fails: {exc}",
-            "see `openssl x509 -text -in FILE`, and make the files as docs/security.md shows",
+            "see `openssl x509 -text -in FILE`, and make the files as "
+            "docs/secure-a-cluster.md shows",
         )
     return ok("certificate", "processes with the same settings accept the certificate")

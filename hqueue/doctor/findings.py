@@ -71,8 +71,9 @@ def of_error(check: str, error: HQueueError, advice: str = "", away: str = "") -
         advice = OWN_FILES
     elif isinstance(error, AuthenticationError):
         advice = (
-            "check what this line names; the table of AuthenticationError in docs/security.md says "
-            "where to look, and the server's log says more"
+            "check what this line names; the tables of AuthenticationError in "
+            "docs/security-hbase.md and docs/security-zookeeper.md say where to look, and the "
+            "server's log says more"
         )
     elif isinstance(error, RequestRefusedError):
         advice = advice or "grant this principal the right, or use a principal that has it"

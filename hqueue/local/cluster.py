@@ -3,9 +3,9 @@ that are apart.
 
 ZooKeeper, a name node, three data nodes, a master, and on each of 127.0.0.1, 127.0.0.2 and
 127.0.0.3 a region server: nine JVMs, and six more where both gateways are wanted on each host, all
-bounded in memory. Every write is in the memory of three data nodes before it is acknowledged. A
-killed region server's partitions are back on another one within 30 s. ZooKeeper may be an ensemble
-of several servers.
+bounded in memory. Every write is in the memory of three data nodes before it is acknowledged, or of
+two while the third is away. A killed region server's partitions are back on another one within
+30 s. ZooKeeper may be an ensemble of several servers.
 """
 
 from __future__ import annotations
@@ -151,6 +151,9 @@ def _layout(
         "hbase.tmp.dir": f"{data}/tmp",
         # That of `hbase:meta`: each queue's table says by itself how durable a put is.
         "hbase.wal.hsync": True,
+        # HBase begins a log's file on the data nodes that are there, also on a single one, and
+        # keeps to them when others are back. HDFS replicates files that have ended.
+        "hbase.regionserver.logroll.period": 60_000,
         "hbase.regionserver.msginterval": 500,
         "hbase.master.info.port": -1,
         "hbase.regionserver.info.port": -1,

@@ -32,7 +32,9 @@ HALVED = (
     "Unanswered calls that were repeated with half their messages, to isolate the one that ends "
     "the subscriber."
 )
-FATAL = "[One of the messages may be fatal](../push.md#messages-that-end-their-subscriber)."
+FATAL = (
+    "[One of the messages may be fatal](../push-guarantees.md#messages-that-end-their-subscriber)."
+)
 SAME_WORKERS = "For some seconds two workers may expose a group: take the `max` over instances."
 
 _PROCESSES = (
@@ -56,7 +58,7 @@ _PROCESSES = (
         "Unreadable messages that were skipped because an operator allowed it.",
         SERVERS,
         ("queue", "partition"),
-        notes="[`hqueue verify --skip`](../operating.md#the-command-line-in-scripts) allows it.",
+        notes="[`hqueue verify --skip`](../repairing.md#batches-that-cant-be-read) allows it.",
     ),
     counter_of(
         "refused_connections",
@@ -72,7 +74,7 @@ _PROCESSES = (
         PORTS,
         ("port",),
         "connections",
-        notes="See [the move to TLS](../security.md#moving-a-running-cluster-to-tls).",
+        notes="See [the move to TLS](../moving-to-tls.md).",
     ),
     gauge_of(
         "certificate_expiration_timestamp_seconds",
@@ -88,7 +90,7 @@ _PROCESSES = (
         SERVERS,
         ("port", "limit"),
         "calls",
-        notes="See [Quotas](../security.md#quotas).",
+        notes="See [Quotas](../quotas.md).",
     ),
 )
 
@@ -173,7 +175,7 @@ _GROUPS = (
         "Messages that consumers of a share group hold now.",
         WORKER,
         GROUP_LABELS,
-        notes="See [Consumer groups](../operating.md#consumer-groups).",
+        notes="See [Consumer groups](../consumer-groups.md).",
     ),
     gauge_of(
         "share_group_redelivered_messages",

@@ -92,6 +92,7 @@ def meet(address: Address, timeout_s: float, wanted: Met | None = None) -> Met:
     """
     deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
     met = Met.NOTHING
+    slow = False
     own = _OWN_QUESTIONS.get(wanted) if wanted is not None else None
     asked = (*_QUESTIONS, _hello())
     questions = [*([] if own is None else [own]), *(each for each in asked if each != own)]
@@ -108,8 +109,10 @@ def meet(address: Address, timeout_s: float, wanted: Met | None = None) -> Met:
         found = _known(answer)
         if found is not None:
             return found
+        if own is not None and number == 0:
+            slow = answer is None  # It may be what is wanted: that ends the other connections.
         if met is not Met.OTHER:
-            met = Met.OTHER if answer is not None else Met.SILENT
+            met = Met.OTHER if answer or (answer is not None and not slow) else Met.SILENT
     return met
 
 

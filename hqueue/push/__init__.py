@@ -5,5 +5,6 @@ subscription = hqueue.Subscription("subscriber_1", topics=["clicks"])
 with queue.subscriber(subscription, [print]) as subscriber:
     subscriber.wait()
 
-Workers deliver the messages; `docs/push.md` tells the whole.
+Workers deliver the messages; `docs/push.md` shows how, and `docs/push-guarantees.md` says
+what subscribers can rely on.
 """

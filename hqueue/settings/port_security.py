@@ -29,7 +29,7 @@ class PortSecuritySettings:
     tls_optional: bool = False
     """With ``tls``, whether this process also serves callers without TLS, as the principal
     ``anonymous``, and calls servers that don't speak TLS without it. For moving a cluster to TLS
-    while it runs: see docs/security.md.
+    while it runs: see docs/moving-to-tls.md.
     """
 
     tls_ca: str | None = None

@@ -48,7 +48,7 @@ def main(
     scale: Annotated[float, typer.Option(help="Less than 1 for a quick look.")] = 1.0,
 ) -> None:
     """Measure, on a server of its own. All cases at full scale go into docs/benchmarks.md, and
-    share groups' into docs/work-queues.md.
+    share groups' into docs/work-queue-costs.md.
     """
     chosen = cases or list(ALL_CASES)
     for name in chosen:
@@ -71,7 +71,8 @@ def main(
         written = write_part(DOCS, "make bench", _part(results))
         CONSOLE.print(f"written: {written.name}")
     if of_shares and scale == 1.0:
-        written = write_part(DOCS, SHARES, share_part(SHARES, of_shares), page="work-queues.md")
+        part = share_part(SHARES, of_shares)
+        written = write_part(DOCS, SHARES, part, page="work-queue-costs.md")
         CONSOLE.print(f"written: {written.name}")
 
 

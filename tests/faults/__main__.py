@@ -27,14 +27,14 @@ from hqueue.local.cluster import cluster_on, host_names, loopback
 from hqueue.local.layout import Profile
 from hqueue.local.lifecycle import start_profile
 
-from .disks import PROGRAMS, can_have_disks, disks_at
+from .disks import PROGRAMS, can_have_disks, can_slow_disks, disks_at
 from .hosts import Hosts, can_have_hosts, hosts_apart
 from .parts import PartsError, folder_of, part_after
 from .picture import draw
 from .power_faults import disk_folders
 from .report import figures, summary, unproven
 from .run import Options, Result, Surroundings, run
-from .schedule import FAULTS, GATEWAYS, NATIVE, kinds, schedule
+from .schedule import FAULTS, GATEWAYS, NATIVE, TRACKS, kinds, schedule
 from .server_clocks import ServerClocks, can_set_clocks
 from .together import AT_ONCE, can_draw
 from .versions import Code, NoOlderCodeError, older_code
@@ -51,8 +51,8 @@ def main(
     faults: Annotated[
         str,
         typer.Option(
-            help="Kinds, with commas; all if none, except those of upgrades (`upgrade`: all of "
-            "these)."
+            help="Kinds, with commas, or whom they harm (`servers`: all kinds that harm servers); "
+            "all if none, except those of upgrades (`upgrade`: all of these)."
         ),
     ] = "",
     folder: Annotated[Path, typer.Option(help="For the report.")] = REPORTS,
@@ -98,7 +98,14 @@ def main(
     if power is None:
         power = hbase == NATIVE and can_have_disks()
     upgrades = ALL_UPGRADES in faults
-    known = kinds(hbase, apart=apart, power=power, clocks=can_set_clocks(), upgrades=upgrades)
+    known = kinds(
+        hbase,
+        apart=apart,
+        power=power,
+        slow=can_slow_disks(),
+        clocks=can_set_clocks(),
+        upgrades=upgrades,
+    )
     chosen = _chosen(_names(faults, known) or known, _names(without, known), known)
     try:
         older = older_code() if upgrades else None
@@ -140,13 +147,15 @@ def _chosen(wanted: Sequence[str], without: Sequence[str], known: Sequence[str])
 
 
 def _names(text: str, known: Sequence[str]) -> list[str]:
-    """The names in a text; `ALL_UPGRADES` stands for all those of upgrades."""
+    """The names in a text; `ALL_UPGRADES` stands for all those of upgrades, and the name of a track
+    for all others on it.
+    """
+    groups = {ALL_UPGRADES: [name for name in known if FAULTS[name].upgrades]}
+    for track in TRACKS:
+        on_it = [name for name in known if FAULTS[name].track == track]
+        groups[track] = [name for name in on_it if not FAULTS[name].upgrades]
     names = [name.strip() for name in text.split(",") if name.strip()]
-    upgrades = [name for name in known if name.startswith(f"{ALL_UPGRADES}-")]
-    if ALL_UPGRADES in names and upgrades:
-        names.remove(ALL_UPGRADES)
-        names += upgrades
-    return names
+    return [each for name in names for each in groups.get(name) or (name,)]
 
 
 def _run(options: Options, older: Code | None) -> Result:

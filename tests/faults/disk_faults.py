@@ -24,6 +24,8 @@ __all__ = ["DiskFaults", "fill"]
 BALLAST = "ballast"
 STEP_BYTES = 1024 * 1024 * 1024
 STEP_BYTES_MIN = 4_096
+WRITES_S = (2, 4, 8, 16)
+"""A write that is synced is three or four of them."""
 STANDS_S = (0.2, 1.5)
 RUNS_S = (0.02, 0.2)
 
@@ -69,10 +71,12 @@ class DiskFaults:
         self._servers = servers
         datanodes = [p.name for p in server.processes if p.name.startswith("datanode")]
         kinds: dict[str, Callable[[Planned], Harm]] = {
-            "slow-datanode": lambda item: self._slow(item, _chosen(item, datanodes)),
+            "slow-datanode": lambda item: self._stutter(item, _chosen(item, datanodes)),
         }
         if disks:
             kinds |= {
+                "slow-disk": lambda item: self._slow(item, servers.datanode(item)),
+                "slow-zookeeper-disks": lambda item: self._slow(item, *servers.zookeepers),
                 "fill-datanode": lambda item: self._fill_hdfs(_chosen(item, datanodes)),
                 "fill-datanodes": lambda _: servers.deposing(self._fill_hdfs(*datanodes)),
                 "fill-namenode": lambda _: servers.deposing(self._fill_hdfs("namenode")),
@@ -96,7 +100,7 @@ class DiskFaults:
     def _fill_hdfs(self, *names: str) -> Harm:
         """Fill the disks of these servers of HDFS, so far that data nodes take no new block, and
         let HBase write files. When there is room again, what HDFS stopped for that is started
-        again, as docs/operating.md says.
+        again, as docs/repairing.md says.
         """
         filled = self._fill(*names, left_bytes=0 if "namenode" in names else RESERVED_BYTES)
         self._servers.flush()
@@ -107,7 +111,19 @@ class DiskFaults:
 
         return Harm(filled.target, mend)
 
-    def _slow(self, item: Planned, name: str) -> Harm:
+    def _slow(self, item: Planned, *names: str) -> Harm:
+        """Let the disks of these servers take few writes a second."""
+        writes_s = WRITES_S[item.target // len(self._disks) % len(WRITES_S)]
+        for name in names:
+            self._disks[name].slow_down(writes_s)
+
+        def mend() -> None:
+            for name in names:
+                self._disks[name].speed_up()
+
+        return Harm(f"{' '.join(names)}: {writes_s} writes a second", mend)
+
+    def _stutter(self, item: Planned, name: str) -> Harm:
         """Let a server stand still most of the time, in moments, as one whose disk is slow."""
         rng = random.Random(item.target)
         over = threading.Event()

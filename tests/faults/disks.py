@@ -20,7 +20,14 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["PROGRAMS", "Disk", "NoDisksError", "can_have_disks", "disks_at"]
+__all__ = [
+    "PROGRAMS",
+    "Disk",
+    "NoDisksError",
+    "can_have_disks",
+    "can_slow_disks",
+    "disks_at",
+]
 
 SIZE_BYTES = 8 * 1024 * 1024 * 1024
 """The image is sparse: it takes what is written."""
@@ -31,6 +38,8 @@ BUSY_S = 15.0
 REPAIRED_MAX = 1
 """Above this exit code e2fsck has left faults."""
 PROGRAMS = ("mkfs.ext4", "e2fsck", "losetup", "mount", "umount")
+WRITES_OF_A_DEVICE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device")
+"""The kernel reads here how many writes a second each device takes, from all processes together."""
 
 
 class NoDisksError(Exception):
@@ -74,6 +83,15 @@ class Disk:
         finally:
             os.close(folder)
 
+    def slow_down(self, writes_s: int) -> None:
+        """Let the device take so many writes a second, until `speed_up`."""
+        device = os.stat(self._device).st_rdev
+        WRITES_OF_A_DEVICE.write_text(f"{os.major(device)}:{os.minor(device)} {writes_s}\n")
+
+    def speed_up(self) -> None:
+        """Let the device write as fast as it can again, also what waits."""
+        self.slow_down(0)
+
     def recover(self) -> None:
         """Mount it again, when nobody has a file of it open any more."""
         self._unmount()
@@ -91,6 +109,8 @@ class Disk:
 
     def remove(self) -> None:
         """Unmount and detach what is there of it, even if files of it are open."""
+        with contextlib.suppress(OSError):
+            self.speed_up()  # Else what waits would wait, and the device's number be slow for ever.
         for command in (("umount", "--lazy", str(self.at)), ("losetup", "-d", self._device)):
             with contextlib.suppress(NoDisksError):
                 _run(*command)
@@ -156,6 +176,11 @@ def can_have_disks() -> bool:
         finally:
             disk.remove()
     return True
+
+
+def can_slow_disks() -> bool:
+    """Whether this process may tell the kernel how fast a device writes."""
+    return os.geteuid() == 0 and os.access(WRITES_OF_A_DEVICE, os.W_OK)
 
 
 def _run(*command: str) -> str:

@@ -33,6 +33,7 @@ class Fault:
         over: how HBase is spoken to where there is such a fault.
         apart: whether it needs servers on hosts that are apart.
         power: whether it needs servers with disks of their own.
+        slow: whether it needs disks whose speed can be set.
         clocks: whether it needs servers with clocks of their own.
         often: how many times it comes while others come once.
         upgrades: whether it needs the code of the last release.
@@ -46,6 +47,7 @@ class Fault:
     over: tuple[str, ...] = (NATIVE, GATEWAYS)
     apart: bool = False
     power: bool = False
+    slow: bool = False
     clocks: bool = False
     often: int = 1
     upgrades: bool = False

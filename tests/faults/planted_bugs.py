@@ -16,7 +16,6 @@ __all__ = [
     "FAILURE",
     "PUBLISH_STALL",
     "PUT_STALL",
-    "SECTION",
     "BugGoneError",
     "PlantedBug",
     "rows",
@@ -25,16 +24,6 @@ __all__ = [
 PUT_STALL, PUBLISH_STALL, FAILURE = "puts stalled", "publishes stalled", "failed"
 """What a run may report besides violations: the longest stall of its faults, and that a process
 crashed or did not end."""
-
-SECTION = """
-## Bugs that are planted
-
-`python -m tests.faults.planted` plants a bug in a copy of the code, and shows whether a kind of
-fault finds it: the run must report what the table says. Each bug is one line of ours that is taken
-out or changed. The kinds of one row harm the cluster in the same way. The last column tells what
-was reported when the bug was planted for real, and what other faults reported then.
-
-"""
 
 
 class BugGoneError(Exception):
@@ -123,6 +112,18 @@ BUGS = (
         ("kill-regionserver", "kill-datanode", "pause-regionserver"),
         "broken",
         reported="a run of one `rot-blocks`: nothing. Others: not run yet",
+    ),
+    PlantedBug(
+        "reserve",
+        "data nodes reserve no room: HDFS can't recover a block whose writing met a full disk, and "
+        "drops its last bytes",
+        ("fill-datanode", "fill-datanodes", "fill-namenode", "fill-zookeeper", "fill-zookeepers"),
+        CLUSTER,
+        "RESERVED_BYTES = 256 * 1024 * 1024\n",
+        "RESERVED_BYTES = 0\n",
+        ("fill-datanodes",),
+        ("kill-datanode", "unplug-datanode", "slow-datanode"),
+        "lost",
     ),
     PlantedBug(
         "safe-mode",

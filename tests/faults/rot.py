@@ -7,9 +7,11 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["cut_end", "flip_bits", "rot_some"]
+__all__ = ["CHECKSUMS", "cut_end", "files_of_blocks", "flip_bits", "rot_some"]
 
 FLIPS_MAX = 8
+CHECKSUMS = "blk_*_*.meta"
+"""The names of the files with the checksums of a data node's blocks."""
 
 
 def flip_bits(path: Path, rng: random.Random, *, count: int = FLIPS_MAX) -> None:
@@ -61,3 +63,19 @@ def rot_some(
             continue
         harmed.append(path)
     return harmed
+
+
+def files_of_blocks(datanode: Path, others: Iterable[Path]) -> list[Path]:
+    """The files of those blocks of a data node that another one has in the same generation: each
+    block's content and its checksums.
+
+    Args:
+        datanode: where it stores.
+        others: where the other ones store.
+    """
+    elsewhere = {path.name for other in others for path in other.rglob(CHECKSUMS)}
+    files = []
+    for path in datanode.rglob(CHECKSUMS):  # Its name has the block's number, and its generation.
+        if path.name in elsewhere:
+            files += [path.with_name(path.name.rpartition("_")[0]), path]
+    return files

@@ -1,7 +1,9 @@
 """What the nemesis does to the files of a minority: a data node, or one of ZooKeeper's servers.
 
-It is the same data node all the time. HDFS can't replace a replica while each data node has one, so
-that rot on one after another would leave no good replica of a block: no fault tolerates that.
+It is the same data node all the time, and only blocks that another one has, too. HDFS
+can't replace a replica while each data node has one, so that rot on one after another would leave
+no good replica of a block; and HBase begins a file on the data nodes that are there, also on a
+single one. No server survives the loss of the only replica.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from hqueue.local.home import Home
 
 from .ensemble_faults import EnsembleFaults
 from .nemesis import Harm, NotDoneError
-from .rot import rot_some
+from .rot import CHECKSUMS, files_of_blocks, rot_some
 from .schedule import Planned
 from .server_faults import ServerFaults
 
 __all__ = ["RotFaults"]
 
 ROTTING = "datanode-3"
+OTHERS = ("datanode-1", "datanode-2")
 SERVES_WITHIN_S = 20.0
 
 
@@ -49,24 +52,29 @@ class RotFaults:
         self._say = say
         self._data = Home(server.home).data("cluster")
         kinds: dict[str, Callable[[Planned], Harm]] = {
-            "rot-blocks": lambda item: self._rot_running(item, "blk_*[0-9]"),
-            "rot-checksums": lambda item: self._rot_running(item, "blk_*.meta"),
+            "rot-blocks": lambda item: self._rot_running(item, checksums=False),
+            "rot-checksums": lambda item: self._rot_running(item, checksums=True),
             "rot-stopped-datanode": self._rot_stopped,
             "rot-zookeeper": self._rot_zookeeper,
         }
         self.kinds = {name: servers.healed(begin) for name, begin in kinds.items()}
 
-    def _rot_running(self, item: Planned, pattern: str) -> Harm:
+    def _rot_running(self, item: Planned, *, checksums: bool) -> Harm:
         """Let files of a running data node rot, and kill a region server: others read its logs."""
-        text = self._rot((self._data / ROTTING).rglob(pattern), item)
+        files = (path for path in self._of_blocks() if path.match(CHECKSUMS) is checksums)
+        text = self._rot(files, item)
         killed = self._servers.killed(self._servers.holder(item))
         return Harm(f"{text} of {ROTTING}, and {killed.target}", killed.mend)
 
     def _rot_stopped(self, item: Planned) -> Harm:
         """Let files of a data node rot while it is down."""
         killed = self._servers.killed(ROTTING)
-        text = self._rot((self._data / ROTTING).rglob("blk_*"), item)
+        text = self._rot(self._of_blocks(), item)
         return Harm(f"{text} of {ROTTING}", killed.mend)
+
+    def _of_blocks(self) -> list[Path]:
+        """The files that may rot."""
+        return files_of_blocks(self._data / ROTTING, [self._data / name for name in OTHERS])
 
     def _rot_zookeeper(self, item: Planned) -> Harm:
         """Let the logs and snapshots of one of ZooKeeper's servers rot while it is down.

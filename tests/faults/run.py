@@ -263,8 +263,8 @@ def run(
 
 
 def durability(faults: Sequence[str]) -> str:
-    """The durability with which the queues must lose nothing under these faults."""
-    return "FSYNC_WAL" if "unplug-all" in faults else "SYNC_WAL"
+    """The durability with which these faults must lose nothing, and with which they do harm."""
+    return "FSYNC_WAL" if {"unplug-all", "slow-disk"}.intersection(faults) else "SYNC_WAL"
 
 
 def read_all(queue: Queue, folder: Path) -> History:

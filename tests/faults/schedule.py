@@ -36,6 +36,7 @@ __all__ = [
     "PUSH",
     "SERVERS",
     "SHARES",
+    "TRACKS",
     "UPGRADED",
     "Fault",
     "Planned",
@@ -46,6 +47,7 @@ __all__ = [
 
 CALM_S = (1.5, 4.0)
 TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS, HUBS, SHARES)
+"""Whom faults harm."""
 UPGRADED = {
     "producer": (PRODUCERS, 7),
     "worker": (PUSH, 2),
@@ -241,6 +243,7 @@ def kinds(
     *,
     apart: bool,
     power: bool = False,
+    slow: bool = False,
     clocks: bool = False,
     upgrades: bool = False,
 ) -> list[str]:
@@ -250,6 +253,7 @@ def kinds(
         hbase: how HBase is spoken to.
         apart: whether servers are on hosts that are apart.
         power: whether servers have disks of their own.
+        slow: whether the speed of these disks can be set.
         clocks: whether servers have clocks of their own.
         upgrades: whether processes have the code of the last release, too.
     """
@@ -259,6 +263,7 @@ def kinds(
         if hbase in fault.over
         and (apart or not fault.apart)
         and (power or not fault.power)
+        and (slow or not fault.slow)
         and (clocks or not fault.clocks)
         and (upgrades or not fault.upgrades)
     ]

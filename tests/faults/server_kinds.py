@@ -30,6 +30,21 @@ SERVER_KINDS = (
         (8, 16),
     ),
     Fault(
+        "slow-disk",
+        "let the disk of a DataNode take only 2 to 16 writes a second; the queues have "
+        "`durability` `FSYNC_WAL`",
+        (8, 16),
+        power=True,
+        slow=True,
+    ),
+    Fault(
+        "slow-zookeeper-disks",
+        "as slow-disk, but of all of ZooKeeper's servers: two fast ones would make a quorum",
+        (8, 16),
+        power=True,
+        slow=True,
+    ),
+    Fault(
         "fill-datanode",
         "fill the disk of a DataNode, but for what it reserves, and flush all regions; when there "
         "is room again, restart it",

@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from .disks import NoDisksError, can_have_disks, disks_at
+from .disks import (
+    WRITES_OF_A_DEVICE,
+    Disk,
+    NoDisksError,
+    can_have_disks,
+    can_slow_disks,
+    disks_at,
+)
 
 WRITER = """\
 import os, sys, time
@@ -60,3 +68,30 @@ def test_what_was_synced_is_there_after_a_power_cut_and_all_else_is_gone(tmp_pat
     attached = subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True)
     assert str(disks["disk"].image) not in attached.stdout
     assert not disks["disk"].image.exists()
+
+
+def test_a_disk_is_slow_until_it_is_told_otherwise(tmp_path: Path) -> None:
+    if not can_have_disks() or not can_slow_disks():
+        disk = Disk(tmp_path / "image", tmp_path / "disk")
+        with pytest.raises(OSError, match="No such file"):
+            disk.slow_down(2)
+        return
+    at = tmp_path / "data" / "disk"
+    with disks_at(tmp_path / "data", {"disk": at}) as disks:
+        disks["disk"].slow_down(2)
+        began = time.monotonic()
+        for _ in range(3):
+            _write_synced(at / "slowly")
+        assert time.monotonic() - began > 0.5
+        disks["disk"].speed_up()
+        for _ in range(20):
+            _write_synced(at / "fast")
+        disks["disk"].slow_down(2)
+    assert not WRITES_OF_A_DEVICE.read_text().strip()
+
+
+def _write_synced(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"s" * 100)
+        file.flush()
+        os.fsync(file.fileno())

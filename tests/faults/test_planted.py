@@ -13,7 +13,6 @@ from .planted_bugs import (
     FAILURE,
     PUBLISH_STALL,
     PUT_STALL,
-    SECTION,
     BugGoneError,
     PlantedBug,
     rows,
@@ -30,11 +29,10 @@ BEFORE = {
 """Kinds of servers' faults that are older than the planted bugs."""
 
 
-NONE_YET = {
-    *("slow-datanode", "fill-datanode", "fill-datanodes", "fill-namenode", "fill-zookeeper"),
-    "fill-zookeepers",
-}
-"""Kinds for which no bug is planted yet."""
+NONE_YET = {"slow-datanode", "slow-disk", "slow-zookeeper-disks"}
+"""Kinds for which no bug is planted: `cut-connections`, which delays and drops answers, would find
+each bug that a slow disk does.
+"""
 
 
 def figures(**changes: Any) -> dict[str, Any]:
@@ -83,5 +81,4 @@ def test_what_a_run_reports_tells_whether_a_bug_was_found() -> None:
 def test_the_page_shows_them_all() -> None:
     table = list(rows(BUGS))
     page = (ROOT / "docs" / "reliability.md").read_text()
-    assert SECTION in page
     assert all(f"| {' | '.join(row)} |" in page for row in table)

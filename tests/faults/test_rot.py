@@ -6,7 +6,7 @@ import os
 import random
 from pathlib import Path
 
-from .rot import cut_end, flip_bits, rot_some
+from .rot import cut_end, files_of_blocks, flip_bits, rot_some
 
 CONTENT = bytes(range(256)) * 64
 
@@ -49,3 +49,19 @@ def test_empty_files_and_no_files_are_no_trouble(tmp_path: Path) -> None:
     cut_end(empty, random.Random(1))
     assert empty.read_bytes() == b""
     assert rot_some([], random.Random(1)) == []
+
+
+def test_only_blocks_may_rot_that_another_data_node_has_as_new(tmp_path: Path) -> None:
+    for place in (
+        *("1/current/finalized/blk_7", "1/current/finalized/blk_7_1001.meta"),
+        *("1/current/rbw/blk_8", "1/current/rbw/blk_8_1002.meta"),  # Nobody else has it.
+        *("1/current/rbw/blk_9", "1/current/rbw/blk_9_1004.meta"),
+        "1/current/VERSION",
+        *("2/current/rbw/blk_7", "2/current/rbw/blk_7_1001.meta"),
+        *("3/current/rbw/blk_9", "3/current/rbw/blk_9_1003.meta"),  # An older generation of it.
+    ):
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(CONTENT)
+    found = files_of_blocks(tmp_path / "1", [tmp_path / "2", tmp_path / "3"])
+    assert [path.name for path in found] == ["blk_7", "blk_7_1001.meta"]

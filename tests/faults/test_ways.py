@@ -23,11 +23,13 @@ from hqueue.settings.addresses import Address
 from tests.support.native_proxies import NativeProxies
 from tests.support.proxy import Fate
 
-from .schedule import FAULTS, GATEWAYS, NATIVE, kinds
+from .__main__ import _names
+from .schedule import FAULTS, GATEWAYS, HUBS, NATIVE, kinds
 from .specification import Specification
 from .ways import route_by
 
 SERVER = Address("127.0.0.3", 1)
+EVERYTHING = dict.fromkeys(("apart", "power", "slow", "clocks", "upgrades"), True)
 
 
 @pytest.fixture
@@ -70,25 +72,24 @@ def test_clients_of_a_process_that_began_go_through_the_proxies(
 
 
 def test_each_way_has_the_kinds_of_faults_that_fit_it() -> None:
-    assert kinds(GATEWAYS, apart=True, power=True, clocks=True, upgrades=True) == list(FAULTS)
-    natively = kinds(NATIVE, apart=True, power=True, clocks=True, upgrades=True)
-    assert set(FAULTS) - set(natively) == {"kill-gateway", "pause-gateway"}
+    assert kinds(GATEWAYS, **EVERYTHING) == list(FAULTS)
+    assert set(FAULTS) - set(kinds(NATIVE, **EVERYTHING)) == {"kill-gateway", "pause-gateway"}
 
 
-def test_power_is_cut_only_where_disks_are_the_servers_own() -> None:
-    of_power = set(FAULTS) - set(
-        kinds(GATEWAYS, apart=True, power=False, clocks=True, upgrades=True)
-    )
-    assert of_power == {name for name, fault in FAULTS.items() if fault.power}
-    assert "unplug-all" in of_power
-
-
-def test_the_network_is_cut_only_where_hosts_are_apart() -> None:
-    of_network = set(FAULTS) - set(
-        kinds(GATEWAYS, apart=False, power=True, clocks=True, upgrades=True)
-    )
-    assert "cut-one-way" in of_network
-    assert of_network == {name for name, fault in FAULTS.items() if fault.apart}
+@pytest.mark.parametrize(
+    ("need", "kind"),
+    [
+        ("apart", "cut-one-way"),
+        ("power", "unplug-all"),
+        ("slow", "slow-zookeeper-disks"),
+        ("clocks", "jump-server-clock"),
+        ("upgrades", "upgrade-hub"),
+    ],
+)
+def test_servers_are_harmed_only_in_what_they_have_of_their_own(need: str, kind: str) -> None:
+    left_out = set(FAULTS) - set(kinds(GATEWAYS, **(EVERYTHING | {need: False})))
+    assert left_out == {name for name, fault in FAULTS.items() if getattr(fault, need)}
+    assert kind in left_out
 
 
 @pytest.mark.parametrize("conditional", [True, False])
@@ -129,9 +130,11 @@ def test_only_conditional_changes_come_late(listening: socket.socket, *, conditi
     assert (request in b"".join(came)) is conditional
 
 
-def test_clocks_are_set_only_where_servers_have_their_own() -> None:
-    of_clocks = set(FAULTS) - set(
-        kinds(GATEWAYS, apart=True, power=True, clocks=False, upgrades=True)
-    )
-    assert of_clocks == {name for name, fault in FAULTS.items() if fault.clocks}
-    assert of_clocks
+def test_the_name_of_those_harmed_stands_for_all_kinds_that_harm_them() -> None:
+    known = kinds(NATIVE, **EVERYTHING)
+    *of_hubs, last = _names("hubs, compact", known)
+    assert {"kill-hub", "move-topics"} <= set(of_hubs)
+    assert all(FAULTS[name].track == HUBS and not FAULTS[name].upgrades for name in of_hubs)
+    assert last == "compact"
+    assert _names("upgrade", known) == [name for name in known if FAULTS[name].upgrades]
+    assert _names("upgrade", ["compact"]) == ["upgrade"]

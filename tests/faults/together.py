@@ -43,6 +43,7 @@ LIMITS: Sequence[tuple[Collection[str], int]] = (
     ),
     (("restart-master", "cut-off-master"), 1),
     (("kill-namenode",), 1),
+    (("slow-disk", "slow-zookeeper-disks"), 1),
     (("halve-network", "bridge-network", "cut-one-way"), 1),
     (("set-regionserver-clock", "set-server-clock", "jump-server-clock"), 1),
     # The proxies before region servers or gateways have one fate.

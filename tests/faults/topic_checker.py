@@ -1,4 +1,4 @@
-"""Whether topics kept their promises (docs/hubs.md), from what was tried and seen alone."""
+"""Whether topics kept their promises (docs/inside-hubs.md), from what was tried and seen alone."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_local_server_goes_on_when_its_disk_has_room_again(tmp_path: Path) -> 
             assert local.status(home).disk_full
             disk.free()
             assert not local.status(home).disk_full
-            # HBase may hang for good: as docs/operating.md says, the server is started again.
+            # HBase may hang for good: as docs/repairing.md says, the server is started again.
             server.stop()
             with local.start(home=home):
                 goes_on(putting)
@@ -145,7 +145,7 @@ class FullCluster:
 
     def fill(self, *names: str, left_bytes: int = 0, lost_max: int = 0) -> None:
         """Fill the disks of these servers for a while, put all the time, give them room, start
-        those again that docs/operating.md names, and wait until all goes on.
+        those again that docs/repairing.md names, and wait until all goes on.
         """
         for name in names:
             self._disks[name].fill(left_bytes)

@@ -1,4 +1,4 @@
-"""Push delivery to a subscriber that knows nothing but the IDL and what docs/push.md says."""
+"""Push delivery to a subscriber that knows nothing but the IDL and docs/push-reference.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue that HBase replicates to another cluster: the runbook of ``docs/operating.md``."""
+"""A queue that HBase replicates to another cluster: the runbook of ``docs/second-cluster.md``."""
 
 from __future__ import annotations
 

@@ -157,8 +157,8 @@ ALERTS = (
         "verify --skip`. The messages are lost to readers.",
         "`hqueue verify QUEUE` names the batches. HBase's logs say what happened to the store's "
         "files.",
-        "Restore the batches from a backup, or accept the loss. See [Operating]"
-        "(operating.md#the-command-line-in-scripts).",
+        "Restore the batches from a backup, or accept the loss. See [When "
+        "something is wrong](repairing.md#batches-that-cant-be-read).",
         {'hqueue_skipped_messages_total{queue="q", partition="0"}': "0x10 3x20"},
         {'hqueue_skipped_messages_total{queue="q", partition="0"}': "3x30"},
         {"queue": "q", "partition": "0"},

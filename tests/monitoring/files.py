@@ -43,7 +43,7 @@ def reference_page() -> str:
         "",
         f"<!-- {NOTE} -->",
         "",
-        "All metrics that HQueue exposes for Prometheus. [Operating](../operating.md#metrics) says",
+        "All metrics that HQueue exposes for Prometheus. [Watching](../watching.md) says",
         "how to scrape them, and [Alerts](../alerts.md) which of them to alert on.",
         "",
         "The labels queue, group, subscriber and topic have the names that exist in the cluster;",
@@ -81,7 +81,7 @@ def runbook() -> str:
         "alerts. They expect that the names of the scrape jobs contain `hqueue`. The severity",
         "`critical` means that an operator must act now, `warning` that an operator must act",
         "today, and `info` that nothing is broken. [Metrics](reference/metrics.md) describes the",
-        "metrics, and [Operating](operating.md#metrics) says how to install the rules and the",
+        "metrics, and [Watching](watching.md) says how to install the rules and the",
         "dashboard.",
     ]
     for alert in ALERTS:

@@ -179,7 +179,7 @@ HUB_ALERTS = (
         "Calls are refused because their callers exceed their quotas. Well-behaved clients wait and "
         "repeat the calls.",
         "The process's log names the principals or addresses.",
-        "Raise the quota of a caller that needs more ([Quotas](security.md#quotas)), or slow the "
+        "Raise the quota of a caller that needs more ([Quotas](quotas.md)), or slow the "
         "caller down.",
         {'hqueue_quota_refusals_total{port="hub", limit="calls"}': "0+120x30"},
         {'hqueue_quota_refusals_total{port="hub", limit="calls"}': "0+1x30"},

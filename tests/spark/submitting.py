@@ -25,7 +25,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 PROGRAM = Path(__file__).parent / "programs" / "submitted.py"
 
 IN_THE_PACKAGE = ("hqueue", "ijson", "kazoo", "platformdirs", "ply", "pyspark_hqueue")
-"""What docs/spark.md says that a zip can have."""
+"""What docs/spark-cluster.md says that a zip can have."""
 INSTALLED = (
     "dateutil", "google", "isal", "numpy", "pandas", "pyarrow", "pytz", "six", "thriftpy2",
     "zstandard",

@@ -1,4 +1,4 @@
-"""Every port in the table of docs/operating.md, attacked: by a stranger, with a wrong certificate,
+"""Every port in the table of docs/ports.md, attacked: by a stranger, with a wrong certificate,
 an expired one, the right one without the right, and what was recorded of a caller that may call.
 """
 
@@ -131,7 +131,7 @@ class Scene:
 
 def rows() -> list[str]:
     """The first column of the table of ports."""
-    page = (ROOT / "docs/operating.md").read_text("utf-8")
+    page = (ROOT / "docs/ports.md").read_text("utf-8")
     table = re.search(r"^\| port \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.M)
     assert table, "there is no table of ports"
     return [line.split("|")[1].strip() for line in table[1].splitlines()]

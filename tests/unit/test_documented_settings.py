@@ -39,8 +39,8 @@ def test_the_settings_that_a_page_shows_can_be_read(page: Path, tmp_path: Path) 
         load_role_settings(HubSettings, "hub", environ=environ)
 
 
-def test_the_certificate_that_the_page_on_security_makes_is_good(tmp_path: Path) -> None:
-    blocks = SHELL.findall((ROOT / "docs" / "security.md").read_text(encoding="utf-8"))
+def test_the_certificate_that_the_page_on_securing_a_cluster_makes_is_good(tmp_path: Path) -> None:
+    blocks = SHELL.findall((ROOT / "docs" / "secure-a-cluster.md").read_text(encoding="utf-8"))
     [block] = [each for each in blocks if "openssl req" in each]
     made = subprocess.run(
         ["sh", "-e", "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False

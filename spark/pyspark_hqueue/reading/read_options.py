@@ -362,7 +362,7 @@ def parse_options(
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions(TaskOptions):
-    """What is read, and how. See docs/spark.md for each."""
+    """What is read, and how. See docs/spark-reference.md for each."""
 
     start: Bound
     """Where the read begins; with a `start_group`, only in partitions where it has no offset."""

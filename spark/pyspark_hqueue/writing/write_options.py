@@ -65,7 +65,7 @@ _OPTIONS = (
 @dataclasses.dataclass(frozen=True)
 class WriteOptions(TaskOptions):
     """The options of a write: the queue, the topic, and what makes the write exactly once. See
-    docs/spark.md for each.
+    docs/spark-sink.md for each.
     """
 
     topic: str | None = None

@@ -23,7 +23,7 @@ from .page import COMMAND, PICTURE, draw, part
 
 COUNTS = (1_000, 10_000, 100_000)
 DOCS = Path(__file__).parents[3] / "docs"
-PAGE = "hubs.md"
+PAGE = "hub-costs.md"
 
 
 def main(
@@ -33,7 +33,7 @@ def main(
         Path | None, typer.Option(help="For the page; docs/ if both stores run with all counts.")
     ] = None,
 ) -> None:
-    """Measure, each store on a server of its own. The figures go into docs/hubs.md."""
+    """Measure, each store on a server of its own. The figures go into docs/hub-costs.md."""
     chosen, counts = stores or STORES, topics or COUNTS
     for store in chosen:
         if store not in STORES:

@@ -1,4 +1,4 @@
-"""A subscriber that uses nothing of hqueue but the IDL and what docs/push.md says of ZooKeeper.
+"""A subscriber that uses nothing of hqueue but the IDL and what docs/zookeeper.md says of nodes.
 
 Its arguments: the IDL's file, ZooKeeper, the root, the queue, the subscriber's name, the partitions
 with commas between, a file, and what it answers first, one a call, with commas between; after them

@@ -85,6 +85,27 @@ def test_a_server_is_known_by_what_it_says(
         assert time.monotonic() - began_s < 2 * BOUND_S
 
 
+def test_a_slow_server_is_not_taken_for_another_one() -> None:
+    """As a ZooKeeper whose host is busy: it ends connections whose question it can't read."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        opened: list[socket.socket] = []
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection = listening.accept()[0]
+                    opened.append(connection)
+                    if connection.recv(4) != b"srvr":
+                        connection.shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = Address("127.0.0.1", listening.getsockname()[1])
+        assert meet(address, BOUND_S, Met.ZOOKEEPER) is Met.SILENT
+        assert meet(address, BOUND_S) is Met.OTHER
+        for each in opened:
+            each.close()
+
+
 def test_a_web_server_is_known_and_where_nobody_listens() -> None:
     with web_server() as address:
         assert meet(address, BOUND_S) is Met.WEB

@@ -90,4 +90,4 @@ def test_servers_that_nothing_names_end_the_check(monkeypatch: pytest.MonkeyPatc
     assert examined(monkeypatch, servers=unproven) == []
     found = next(check_hbase(Subject(hqueue.Settings())))
     assert found.level is Level.WRONG
-    assert "docs/security.md" in found.advice
+    assert "docs/security-hbase.md" in found.advice

@@ -78,7 +78,7 @@ def then_do(
 
 
 def test_the_page_names_what_puts_and_scans_by_way_of_hubs_do_not_take() -> None:
-    text = (ROOT / "docs" / "hubs.md").read_text().split("## Whole queues by way of hubs")[1]
+    text = (ROOT / "docs" / "hubs.md").read_text().split("## Put to whole queues, and scan them")[1]
     page = text.split("## ")[0]
     scan = {*inspect.signature(Queue.scan).parameters, *ScannerOptions.__annotations__}
     missing = scan - {*inspect.signature(HubQueue.scan).parameters, "options"}

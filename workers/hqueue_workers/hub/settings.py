@@ -77,11 +77,13 @@ class HubSettings(ApiSettings):
     """
 
     connections_max: int = 10_000
-    """How many connections of clients may be open at a time. Further ones wait."""
+    """How many connections of clients may be open at a time. Each further one replaces the oldest
+    idle one.
+    """
 
     topics_max: int = 1_000_000
     """How many topics of each queue the hub may own at a time. For metadata in ZooKeeper see
-    docs/hubs.md.
+    docs/inside-metadata.md.
     """
 
     topic_creations_per_hour_max: int = 1_000_000

@@ -46,7 +46,7 @@ class ApiSettings(AccessSettings):
     *:calls=1000 bytes_in=10485760``. The first rule that matches the caller's principal and has a
     limit sets it; without ``tls`` each address is a caller, and ``anonymous`` its principal. The
     limits are calls, bytes_in and bytes_out per second, of the Thrift API and of a hub's port; hubs
-    also have creations per hour, subscriptions and sessions: docs/security.md. By default there are
+    also have creations per hour, subscriptions and sessions: docs/quotas.md. By default there are
     none.
     """
 
@@ -54,7 +54,9 @@ class ApiSettings(AccessSettings):
     """How many calls of the Thrift API to answer at a time."""
 
     api_connections_max: int = 1_024
-    """How many connections to the Thrift API may be open at a time. Further ones wait."""
+    """How many connections to the Thrift API may be open at a time. Each further one replaces the
+    oldest idle one.
+    """
 
     api_idle_ms: int = 300_000
     """How long to keep an unused scanner of the Thrift API, and an idle connection to it."""
