@@ -34,6 +34,8 @@ START_APART_S = (0.0, 1.0)
 NOTICED_WITHIN_S = 6.0
 """A region server whose session is over learns that with its next report, or from ZooKeeper."""
 LOG_LINES = 5_000
+UNRECOVERABLE = "Block length mismatch"
+"""A data node that logs this can't recover a block that it was receiving, until it is restarted."""
 
 
 class ServerFaults:
@@ -116,6 +118,14 @@ class ServerFaults:
                 if process.name.startswith("regionserver"):  # The machine was slow, perhaps.
                     self.deposed.append((self._whole_s, now_s()))
                 self.restart(process.name)
+        for name in {
+            line.process
+            for line in self._server.last_log_lines(LOG_LINES, "datanode-*")
+            if UNRECOVERABLE in line.text
+        }:  # As docs/repairing.md says; its new log does not say it any more.
+            self._say(f"{name} can't recover a block; restarting it")
+            self._server.kill(name)
+            self.restart(name)
         self._whole_s = now_s()
 
     def whole(self, work: Callable[[], _T]) -> _T:
