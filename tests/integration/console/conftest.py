@@ -9,11 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import hqueue
-from hqueue import Consumer, DeadLetter, Message
 from tests.integration.console.browsing import DESK, PHONE
-from tests.support.backends import MemoryBackend
+from tests.integration.console.shop import Shop, open_shop, shop_console
 from tests.support.chromium import chromium
-from tests.support.console import RunningConsole, running_console
+from tests.support.console import RunningConsole
 
 
 @pytest.fixture(scope="package")
@@ -23,41 +22,21 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[hqueue.Client]:
+@pytest.fixture(scope="package")
+def shop() -> Iterator[Shop]:
+    with open_shop() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="package")
+def client(shop: Shop) -> hqueue.Client:
     """A client of a cluster in memory that has something on each page."""
-    with MemoryBackend().connect() as client:
-        for name, partitions in (("orders", 3), ("clicks", 8), ("invoices", 1)):
-            client.create_queue(name, partitions=partitions, ttl="7d").close()
-        with client.queue("orders") as queue:
-            for number in range(80):
-                value = b'{"order": %d, "customer": "customer-%d", "note": "<img src=x>"}'
-                key, trace = b"customer-%d" % (number % 9), ("traceparent", b"00-%032x" % number)
-                queue.put(Message("sales", value % (number, number % 9), key, [trace]))
-            with Consumer("orders", group="billing", client=client) as consumer:
-                consumed = 0
-                while consumed < 80:
-                    consumed += len(consumer.poll(60_000))
-                consumer.commit()
-            for number in range(12):
-                queue.put(Message("returns", b'{"order": %d}' % number, b"customer-%d" % number))
-            client.add_subscriber("orders", "archive")
-            messages = list(queue.scan())
-            queue.dead_letters.put(
-                DeadLetter(each, "archive", "ValueError: no such customer", attempts=3)
-                for each in messages[:4]
-            )
-        yield client
+    return shop.client
 
 
-@pytest.fixture(scope="module")
-def site(client: hqueue.Client) -> Iterator[RunningConsole]:
-    with running_console(client, allow_changes=True) as running:
-        with client.queue("orders") as queue:
-            for number in range(6):  # Rates and lags have a history.
-                running.measure()
-                queue.put([Message("sales", b'{"order": %d}' % each) for each in range(number + 1)])
-        running.measure()
+@pytest.fixture(scope="package")
+def site(shop: Shop) -> Iterator[RunningConsole]:
+    with shop_console(shop) as running:
         yield running
 
 

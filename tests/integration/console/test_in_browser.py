@@ -134,7 +134,7 @@ CONTRAST = """() => {
         ("console-queues", "/queues", "desk", "light"),
         ("console-messages", "/queues/orders/messages?rows=25", "desk", "dark"),
         ("console-dead-letters", "/queues/orders/dead-letters?subscriber=archive", "desk", "light"),
-        ("console-phone", "/groups/view?group=billing", "phone", "light"),
+        ("console-phone", "/groups/view?group=shipping", "phone", "light"),
     ],
 )
 def test_pictures_for_the_page_in_the_documentation(

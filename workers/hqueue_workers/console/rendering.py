@@ -153,6 +153,8 @@ def rate_text(series: Series | None) -> str:
     rate = None if series is None else series.rate
     if rate is None:
         return "-"
+    if 0 < rate < 0.05:
+        return "<0.1"
     return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"
 
 
