@@ -67,7 +67,7 @@ class Shop:
         queue.put(Message(topic, json.dumps(value).encode(), customer.encode(), [trace]))
 
     def work(self, console: RunningConsole, shipping: Consumer) -> None:
-        """Do the work of half an hour, of which the console measures each minute."""
+        """Do the work of half an hour. The console measures after each round."""
         client, clock = self.client, self.clock
         with (
             client.queue("orders") as orders,
