@@ -133,6 +133,13 @@ class ServerFaults:
         self.heal()
         return work()
 
+    def _insist(self, change: Callable[[], _T]) -> _T:
+        """Do something while this fault has no server down. Before each attempt, what ended by
+        itself is brought up: the cluster may not be over the fault before, and the master, when it
+        ends, does not start itself.
+        """
+        return insist(lambda: self.whole(change), self._say)
+
     def healed(self, begin: Callable[[Planned], Harm]) -> Callable[[Planned], Harm]:
         """A fault that begins when everything is up."""
 
@@ -240,7 +247,7 @@ class ServerFaults:
 
     def _holders(self) -> list[str]:
         """For each partition the region server that holds it."""
-        located = insist(lambda: self._client.locations(self._queue), self._say)
+        located = self._insist(lambda: self._client.locations(self._queue))
         return [self._region_servers[each.host] for each in located]
 
     def deposing(self, harm: Harm) -> Harm:
@@ -263,9 +270,7 @@ class ServerFaults:
         return Harm(harm.target, mend)
 
     def _holder_of_meta(self, item: Planned) -> str:
-        return self.pick(
-            [self._region_servers[insist(self._regions.host_of_meta, self._say)]], item
-        )
+        return self.pick([self._region_servers[self._insist(self._regions.host_of_meta)]], item)
 
     def _alive(self, name: str) -> bool:
         return any(p.name == name and p.alive for p in self._server.processes)
@@ -308,13 +313,13 @@ class ServerFaults:
         return Harm(name, lambda: move("load"))
 
     def _disable_queue(self, _: Planned) -> Harm:
-        insist(lambda: self._client.disable_queue(self._queue), self._say)
+        self._insist(lambda: self._client.disable_queue(self._queue))
         return Harm(
-            self._queue, lambda: insist(lambda: self._client.enable_queue(self._queue), self._say)
+            self._queue, lambda: self._insist(lambda: self._client.enable_queue(self._queue))
         )
 
     def _compact(self, item: Planned) -> Harm:
-        regions = insist(lambda: self._regions.all(self._queue), self._say)
+        regions = self._insist(lambda: self._regions.all(self._queue))
         partition = item.target % len(regions)
         name = regions[partition].name
         encoded = name.rstrip(b".").rpartition(b".")[2].decode()
