@@ -25,6 +25,8 @@ ORGANIZATION, DOMAIN = "HQUEUE", "LOCAL"
 REALM = f"{ORGANIZATION}.{DOMAIN}"
 SERVER = f"hbase/{HOST}"
 ZOOKEEPER = f"zookeeper/{HOST}"
+CONSOLE = ("HTTP/localhost", f"HTTP/{HOST}")
+"""For which principals browsers ask at the console."""
 DAY_MS = 86_400_000
 USABLE_S = 3_600
 TOKEN_PROVIDER = "org.apache.hadoop.hbase.security.token.TokenProvider"
@@ -111,7 +113,8 @@ def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Lay
         roles={
             role: {"authorizer": "rules", "administrators": f"{_user()},ops"}
             for role in ("worker", "hub")
-        },
+        }
+        | {"console": {"spnego_keytab": str(keytab)}},
         prepare=lambda: _make_certificates(folder, launcher.home.authority),
     )
 
@@ -205,7 +208,7 @@ def _kdc(launcher: Launcher, port: int, folder: Path, keytab: Path) -> ProcessPl
     plan = launcher.of_kdc().plan(
         "kdc",
         "org.apache.hadoop.minikdc.MiniKdc",
-        *(str(work), str(properties), str(keytab), SERVER, ZOOKEEPER, *_principals()),
+        *(str(work), str(properties), str(keytab), SERVER, ZOOKEEPER, *CONSOLE, *_principals()),
         host=HOST,
         ports={"kdc": port},
         heap_mb=64,

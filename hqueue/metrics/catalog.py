@@ -317,9 +317,9 @@ _CONSOLE = (
         CONSOLE,
         ("status",),
         "requests",
-        notes="403: another site's, or of a principal without the right; 413, 414, 431: too large; "
-        "421: for an unknown name; 503: too many at a time. See "
-        "[The console](../console.md#security).",
+        notes="401: with a ticket of Kerberos that was not accepted; 403: another site's, or of a "
+        "principal without the right; 413, 414, 431: too large; 421: for an unknown name; 503: too "
+        "many at a time. See [The console](../console.md#security).",
     ),
     seconds_of(
         "console_request_seconds",

@@ -39,7 +39,8 @@ class TlsContexts:
 
     Args:
         files: the files. A server needs all of them.
-        serves: whether it is for a server, which demands a certificate of each client.
+        serves: whether it is for a server, which asks each client for a certificate.
+        demands: whether a server refuses clients without one.
         verify_hostname: whether a server's certificate must name the host that was called.
         switch: the setting that turns TLS on, for errors.
         plaintext: the servers that a client may call without TLS; None if there are no such
@@ -54,6 +55,7 @@ class TlsContexts:
         files: TlsFiles,
         *,
         serves: bool = False,
+        demands: bool = True,
         verify_hostname: bool = True,
         switch: str = "tls",
         plaintext: PlaintextServers | None = None,
@@ -66,6 +68,7 @@ class TlsContexts:
         self._clock = clock
         self._files = files
         self._serves = serves
+        self._demands = demands
         self._verify_hostname = verify_hostname
         self._context: ssl.SSLContext | None = None
         self._seen: object = None
@@ -157,7 +160,10 @@ class TlsContexts:
                 would not accept.
         """
         context = make_context(
-            self._files, serves=self._serves, verify_hostname=self._verify_hostname
+            self._files,
+            serves=self._serves,
+            demands=self._demands,
+            verify_hostname=self._verify_hostname,
         )
         ca, certificate, key = self._files
         if certificate is None:

@@ -1,5 +1,6 @@
-"""Calls the parts of GSS-API (RFC 2744) that a client of Kerberos needs, in MIT's library. The
-first use loads the library, and nothing has to be built: Debian has it as ``libgssapi-krb5-2``.
+"""Calls the parts of GSS-API (RFC 2744) that clients of Kerberos need, and servers that take single
+tokens, in MIT's library. The first use loads the library, and nothing has to be built: Debian has
+it as ``libgssapi-krb5-2``.
 
 Its calls let other threads of Python go on.
 """
@@ -10,23 +11,24 @@ import ctypes as c
 import ctypes.util
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from hqueue.net.refusals import RefusedError
 
-__all__ = ["Context", "Credential", "GssError"]
+__all__ = ["Accepted", "Context", "Credential", "GssError", "ServiceCredential"]
 
 MUTUAL, REPLAY, SEQUENCE, CONFIDENTIALITY, INTEGRITY = 2, 4, 8, 16, 32
 _CONTINUE_NEEDED = 1
 _FAILED = 0xFFFF0000
-_INITIATE = 1
+_INITIATE, _ACCEPT = 1, 2
 _OF_GSS, _OF_MECHANISM = 1, 2
 
 _LIBRARY = "libgssapi_krb5.so.2"
 _NAMES = (
-    "gss_acquire_cred_from", "gss_delete_sec_context", "gss_display_name", "gss_display_status",
-    "gss_import_name", "gss_init_sec_context", "gss_inquire_cred", "gss_release_buffer",
-    "gss_release_cred", "gss_release_name", "gss_unwrap", "gss_wrap",
+    "gss_accept_sec_context", "gss_acquire_cred_from", "gss_delete_sec_context", "gss_display_name",
+    "gss_display_status", "gss_import_name", "gss_init_sec_context", "gss_inquire_context",
+    "gss_inquire_cred", "gss_release_buffer", "gss_release_cred", "gss_release_name",
+    "gss_set_neg_mechs", "gss_unwrap", "gss_wrap",
 )  # fmt: skip
 
 
@@ -51,7 +53,9 @@ class _Store(c.Structure):
 
 
 _KRB5 = _Oid(9, b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02")
+_SPNEGO = _Oid(6, b"\x2b\x06\x01\x05\x05\x02")
 _PRINCIPAL = _Oid(10, b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01")
+_SERVICE = _Oid(10, b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x01\x04")
 
 
 class GssError(OSError):
@@ -122,14 +126,14 @@ def _check(major: int, minor: c.c_uint32) -> int:
 
 
 class _Name:
-    """A principal's name, as it is: no name service is asked."""
+    """A principal's name, as it is, or a service's: no name service is asked."""
 
-    def __init__(self, principal: str) -> None:
+    def __init__(self, name: str, kind: _Oid = _PRINCIPAL) -> None:
         self.handle = c.c_void_p()
-        minor, data = c.c_uint32(), principal.encode()
+        minor, data = c.c_uint32(), name.encode()
         _check(
             _library().gss_import_name(
-                c.byref(minor), c.byref(_given(data)), c.byref(_PRINCIPAL), c.byref(self.handle)
+                c.byref(minor), c.byref(_given(data)), c.byref(kind), c.byref(self.handle)
             ),
             minor,
         )
@@ -137,6 +141,28 @@ class _Name:
     def __del__(self) -> None:
         if self.handle:
             _library().gss_release_name(c.byref(c.c_uint32()), c.byref(self.handle))
+
+
+def _shown(name: c.c_void_p) -> str:
+    """Return a name that the library made, and free it. What is in the name, but separates parts of
+    names, has a backslash before it.
+    """
+    minor, out = c.c_uint32(), _Buffer()
+    try:
+        _check(_library().gss_display_name(c.byref(minor), name, c.byref(out), None), minor)
+    finally:
+        _library().gss_release_name(c.byref(c.c_uint32()), c.byref(name))
+    return _taken(out).decode(errors="replace")
+
+
+def _mechanisms(*each: _Oid) -> _OidSet:
+    return _OidSet(len(each), (_Oid * len(each))(*each))
+
+
+def _stored(store: Mapping[str, str]) -> Any:
+    """Pass to the library where keys and tickets lie; None stands for its own places."""
+    pairs = [_Pair(key.encode(), value.encode()) for key, value in store.items()]
+    return c.byref(_Store(len(pairs), (_Pair * len(pairs))(*pairs))) if pairs else None
 
 
 class Credential:
@@ -155,13 +181,10 @@ class Credential:
         self.handle = c.c_void_p()
         minor = c.c_uint32()
         name = None if principal is None else _Name(principal)
-        mechanisms = _OidSet(1, c.pointer(_KRB5))
-        pairs = [_Pair(key.encode(), value.encode()) for key, value in store.items()]
-        kept = _Store(len(pairs), (_Pair * len(pairs))(*pairs))
         _check(
             _library().gss_acquire_cred_from(
-                c.byref(minor), name and name.handle, c.c_uint32(0), c.byref(mechanisms), _INITIATE,
-                c.byref(kept) if pairs else None, c.byref(self.handle), None, None,
+                c.byref(minor), name and name.handle, c.c_uint32(0), c.byref(_mechanisms(_KRB5)),
+                _INITIATE, _stored(store), c.byref(self.handle), None, None,
             ),
             minor,
         )  # fmt: skip
@@ -173,19 +196,101 @@ class Credential:
         Raises:
             GssError: as the constructor.
         """
-        minor, lifetime_s, out = c.c_uint32(), c.c_uint32(), _Buffer()
-        name = c.c_void_p()
+        minor, lifetime_s, name = c.c_uint32(), c.c_uint32(), c.c_void_p()
         _check(
             _library().gss_inquire_cred(
                 c.byref(minor), self.handle, c.byref(name), c.byref(lifetime_s), None, None
             ),
             minor,
         )
+        return _shown(name), lifetime_s.value
+
+    def __del__(self) -> None:
+        if self.handle:
+            _library().gss_release_cred(c.byref(c.c_uint32()), c.byref(self.handle))
+
+
+class Accepted(NamedTuple):
+    """What a client's token proved to a server."""
+
+    client: str
+    """The client's principal, as ``alice@REALM``, with backslashes as the library writes them."""
+    server: str
+    """The server's principal, for which the ticket was made."""
+    lifetime_s: int
+    """For how long the ticket is valid, with the tolerance for clocks that differ."""
+    answer: bytes
+    """What proves the server to the client; empty if the client did not ask for that."""
+
+
+class ServiceCredential:
+    """Accepts tickets that clients got for a server. Threads may share it. It finds keys that are
+    replaced in the keytab at the next token.
+
+    Args:
+        principal: the server's; None for all whose name begins with `service` and a slash.
+        service: the kind of server, such as ``HTTP``.
+        store: where its keys lie: ``keytab``.
+
+    Raises:
+        GssError: the keytab has no such key.
+    """
+
+    def __init__(self, principal: str | None, service: str, store: Mapping[str, str]) -> None:
+        self.handle = c.c_void_p()
+        minor = c.c_uint32()
+        name = _Name(service, _SERVICE) if principal is None else _Name(principal)
+        _check(
+            _library().gss_acquire_cred_from(
+                c.byref(minor), name.handle, c.c_uint32(0), c.byref(_mechanisms(_KRB5, _SPNEGO)),
+                _ACCEPT, _stored(store), c.byref(self.handle), None, None,
+            ),
+            minor,
+        )  # fmt: skip
+        # Else SPNEGO would let clients choose another mechanism that this machine has, as NTLM.
+        _check(
+            _library().gss_set_neg_mechs(c.byref(minor), self.handle, c.byref(_mechanisms(_KRB5))),
+            minor,
+        )
+
+    def accept(self, token: bytes) -> Accepted:
+        """Take a client's first token, of SPNEGO or of Kerberos alone. The library's replay cache
+        knows the tokens that were accepted before. No KDC is asked.
+
+        Raises:
+            GssError: the token proves nothing to this server.
+            RefusedError: the proof would take further tokens, or it is not Kerberos'.
+        """
+        library, minor, out, handle = _library(), c.c_uint32(), _Buffer(), c.c_void_p()
+        mechanism = c.POINTER(_Oid)()
         try:
-            _check(_library().gss_display_name(c.byref(minor), name, c.byref(out), None), minor)
+            major = library.gss_accept_sec_context(
+                c.byref(minor), c.byref(handle), self.handle, c.byref(_given(token)), None, None,
+                c.byref(mechanism), c.byref(out), None, None, None,
+            )  # fmt: skip
+            answer = _taken(out)
+            if _check(major, minor) & _CONTINUE_NEEDED:
+                raise RefusedError("the token begins an exchange of several, and only one is taken")
+            used = mechanism.contents
+            if c.string_at(used.elements, used.length) != _KRB5.elements:
+                raise RefusedError("the token is not one of Kerberos")
+            return Accepted(*self._inquire(handle), answer)
         finally:
-            _library().gss_release_name(c.byref(c.c_uint32()), c.byref(name))
-        return _taken(out).decode(errors="replace"), lifetime_s.value
+            if handle:
+                library.gss_delete_sec_context(c.byref(c.c_uint32()), c.byref(handle), None)
+
+    @staticmethod
+    def _inquire(handle: c.c_void_p) -> tuple[str, str, int]:
+        minor, lifetime_s = c.c_uint32(), c.c_uint32()
+        client, server = c.c_void_p(), c.c_void_p()
+        _check(
+            _library().gss_inquire_context(
+                c.byref(minor), handle, c.byref(client), c.byref(server), c.byref(lifetime_s),
+                None, None, None, None,
+            ),
+            minor,
+        )  # fmt: skip
+        return _shown(client), _shown(server), lifetime_s.value
 
     def __del__(self) -> None:
         if self.handle:

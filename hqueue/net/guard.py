@@ -16,18 +16,41 @@ from hqueue.net.principals import PrincipalRules
 from hqueue.net.refusals import RefusedError
 from hqueue.settings.names import EVERYBODY, is_among
 
-__all__ = ["PortGuard"]
+__all__ = ["AllowedPrincipals", "PortGuard"]
 
 
-class PortGuard:
-    """Has the callers of a port speak TLS, and prove who they are. Thread-safe.
+class AllowedPrincipals:
+    """The principals that may call a port.
 
     Args:
         port: what the port is called, such as ``hub``: in metrics, in the audit, in errors.
+        allowed: the principals, as names of an ACL.
+        setting: which setting says so.
+    """
+
+    def __init__(self, port: str, allowed: Sequence[str] = (EVERYBODY,), setting: str = "") -> None:
+        self.port = port
+        self._allowed = allowed
+        self._setting = setting
+
+    def right_missing(self, principal: str) -> NotAllowedError | None:
+        """The error for a principal that may not call the port; None if it may."""
+        if is_among(self._allowed, principal):
+            return None
+        return NotAllowedError(
+            f"this principal may not call the port: see {self._setting}",
+            principal=principal,
+            port=self.port,
+        )
+
+
+class PortGuard(AllowedPrincipals):
+    """Has the callers of a port speak TLS, and prove who they are. Thread-safe.
+
+    Args:
+        port, allowed, setting: as `AllowedPrincipals` takes them.
         contexts: a server's.
         rules: make principals of certificates.
-        allowed: the principals that may call the port, as names of an ACL.
-        setting: which setting says so.
         optional: whether callers without TLS are served, too, as `ANONYMOUS`.
     """
 
@@ -41,7 +64,7 @@ class PortGuard:
         *,
         optional: bool = False,
     ) -> None:
-        self.port = port
+        super().__init__(port, allowed, setting)
         self.optional = optional
         self.plaintext = 0
         """How many connections without TLS were served."""
@@ -49,8 +72,6 @@ class PortGuard:
         """How many connections were refused, by why: ``handshake``, ``principal``."""
         self._contexts = contexts
         self._rules = rules
-        self._allowed = allowed
-        self._setting = setting
         self._audit = Audit()
 
     def context(self) -> ssl.SSLContext:
@@ -79,15 +100,11 @@ class PortGuard:
             raise RefusedError("the caller resumes an earlier session: it must authenticate again")
         return self._rules.principal_of(shaken.getpeercert() or {})
 
-    def right_missing(self, principal: str) -> NotAllowedError | None:
-        """The error for a principal that may not call the port; None if it may."""
-        if is_among(self._allowed, principal):
+    def principal_if_any(self, shaken: ssl.SSLSocket | ssl.SSLObject) -> str | None:
+        """As `principal_of`; None for a caller without a certificate, if the port demands none."""
+        if not shaken.session_reused and not shaken.getpeercert():
             return None
-        return NotAllowedError(
-            f"this principal may not call the port: see {self._setting}",
-            principal=principal,
-            port=self.port,
-        )
+        return self.principal_of(shaken)
 
     def refuse(self, kind: str, principal: str | None, peer: Any, reason: str) -> None:
         """Count a refusal, and write it into the audit."""

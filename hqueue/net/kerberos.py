@@ -17,13 +17,13 @@ from typing import NamedTuple, TypeVar
 
 from hqueue.net.gssapi import Context, Credential, GssError
 from hqueue.net.kdc import KdcUnavailableError, log_answered, log_unavailable
-from hqueue.net.keytab import KEYTABS
+from hqueue.net.keytab import check_keytab
 from hqueue.net.refusals import RefusedError
 from hqueue.runtime.loop import by_threads
 from hqueue.runtime.steps import Wait
 from hqueue.runtime.thread_pool import ThreadPool
 
-__all__ = ["Begun", "Identity", "Login"]
+__all__ = ["Begun", "Identity", "Login", "use_configuration"]
 
 Result = TypeVar("Result")
 
@@ -63,6 +63,32 @@ _OF_HBASE = (
 )
 
 _caches = itertools.count(1)
+
+
+def use_configuration(path: str | None) -> None:
+    """Have the library read a configuration; that of the environment if None. A process has one.
+
+    Raises:
+        RefusedError: the process uses another one, or it can't be read.
+    """
+    if path is None:
+        return
+    used = os.environ.get("KRB5_CONFIG", path)
+    if used != path:
+        raise RefusedError(
+            "kerberos_config differs from the configuration that this process uses: give all "
+            "clients of a process the same file, and KRB5_CONFIG, too, if it is set",
+            kerberos_config=path,
+            used=used,
+        )
+    if not os.access(used, os.R_OK):
+        raise RefusedError(
+            "kerberos_config can't be read: check that the file exists, and that this user may "
+            "read it",
+            setting="kerberos_config",
+            path=used,
+        )
+    os.environ["KRB5_CONFIG"] = used
 
 
 class Begun(NamedTuple):
@@ -160,7 +186,7 @@ class Login:
         return self._in_time(self._identity, max(0.0, ends_s - time.monotonic()))
 
     def _identity(self) -> Identity:
-        self._configure()
+        use_configuration(self._config)
         try:
             credential = Credential(self._principal, self._store(self.generation))
             return Identity(*credential.inquire())
@@ -204,7 +230,7 @@ class Login:
 
     def _begin(self, server: str, confidential: bool) -> Begun:
         generation = self.generation
-        self._configure()
+        use_configuration(self._config)
         is_fresh = (generation, server) not in self._used
         try:
             credential = Credential(self._principal, self._store(generation))
@@ -218,45 +244,10 @@ class Login:
         self._used.add((generation, server))
         return Begun(context, token, generation, is_fresh or not self._keytab)
 
-    def _configure(self) -> None:
-        """Have the library read the configuration. A process has one."""
-        if self._config is None:
-            return
-        used = os.environ.get("KRB5_CONFIG", self._config)
-        if used != self._config:
-            raise RefusedError(
-                "kerberos_config differs from the configuration that this process uses: give all "
-                "clients of a process the same file, and KRB5_CONFIG, too, if it is set",
-                kerberos_config=self._config,
-                used=used,
-            )
-        if not os.access(used, os.R_OK):
-            raise RefusedError(
-                "kerberos_config can't be read: check that the file exists, and that this user may "
-                "read it",
-                setting="kerberos_config",
-                path=used,
-            )
-        os.environ["KRB5_CONFIG"] = used
-
     def _store(self, generation: int) -> dict[str, str]:
         if not self._keytab:
             return {"ccache": self._ticket_cache} if self._ticket_cache else {}
-        try:
-            with open(self._keytab, "rb") as opened:
-                begins = opened.read(len(KEYTABS[0]))
-        except OSError as exc:
-            raise RefusedError(
-                "kerberos_keytab can't be read: check that the file exists, and that this user may "
-                "read it",
-                keytab=self._keytab,
-            ) from exc
-        if begins not in KEYTABS:
-            raise RefusedError(
-                "kerberos_keytab is not a keytab, which begins with the bytes 05 02: check which "
-                "file it names, or get a new one from the KDC",
-                keytab=self._keytab,
-            )
+        check_keytab(self._keytab, "kerberos_keytab")
         # A child process has tickets of its own, by the number of its process.
         cache = f"MEMORY:hqueue-{os.getpid()}-{generation}"
         return {"client_keytab": f"FILE:{self._keytab}", "ccache": cache}

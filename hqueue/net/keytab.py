@@ -1,4 +1,4 @@
-"""Reads which principals have keys in a keytab.
+"""Reads which principals have keys in a keytab, and whether a file is one.
 
 A keytab is 05 02, and entries: a length (4 bytes, big-endian; a negative one is that of a hole),
 the number of the name's components (2 bytes), the realm and the components, each with its length (2
@@ -10,15 +10,43 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-__all__ = ["KEYTABS", "principals_in"]
+from hqueue.net.refusals import RefusedError
+
+__all__ = ["check_keytab", "principals_in"]
 
 _VERSION = b"\x05\x02"
-KEYTABS = (_VERSION, b"\x05\x01")
+_KEYTABS = (_VERSION, b"\x05\x01")
 """What a keytab begins with: Kerberos also reads the older version, whose numbers are in the byte
 order of the machine that wrote it."""
 
 _SIZE = struct.Struct(">i")
 _COUNT = struct.Struct(">H")
+
+
+def check_keytab(path: str, setting: str) -> None:
+    """Check that a keytab can be read.
+
+    Args:
+        path: the file.
+        setting: the setting that names it.
+
+    Raises:
+        RefusedError: it can't be read, or is no keytab.
+    """
+    try:
+        with open(path, "rb") as opened:
+            begins = opened.read(len(_VERSION))
+    except OSError as exc:
+        raise RefusedError(
+            f"{setting} can't be read: check that the file exists, and that this user may read it",
+            keytab=path,
+        ) from exc
+    if begins not in _KEYTABS:
+        raise RefusedError(
+            f"{setting} is not a keytab, which begins with the bytes 05 02: check which file it "
+            "names, or get a new one from the KDC",
+            keytab=path,
+        )
 
 
 def principals_in(path: str) -> list[str]:

@@ -1,4 +1,6 @@
-"""Principals: the names of those who proved who they are, as rules make them of certificates."""
+"""Principals: the names of those who proved who they are, as rules make them of certificates and of
+Kerberos' principals.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,12 @@ from hqueue.errors import SettingsError
 from hqueue.net.refusals import RefusedError
 from hqueue.settings.names import is_name
 
-__all__ = ["ANONYMOUS", "PrincipalRules", "distinguished_name", "is_proven"]
+__all__ = ["ANONYMOUS", "PrincipalRules", "TicketRules", "distinguished_name", "is_proven"]
 
 ANONYMOUS = "anonymous"
 """The principal of callers that prove nothing, where ports also serve these (`tls_optional`), and
-the audit's name for callers that have not authenticated. No certificate makes this principal."""
+the audit's name for callers that have not authenticated. No certificate and no ticket makes this
+principal."""
 
 DEFAULT = "DEFAULT"
 
@@ -92,7 +95,7 @@ class PrincipalRules:
                 made = next(filter(None, map(rule.apply, texts)), None)
             if made is None:
                 continue
-            if not is_name(made) or made == ANONYMOUS:
+            if not _may_be(made):
                 raise RefusedError(
                     "the rules make a name of this certificate that a principal can't have: see "
                     "tls_principal_rules",
@@ -105,6 +108,62 @@ class PrincipalRules:
             subject=name,
             alternatives=alternatives,
         )
+
+
+class TicketRules:
+    r"""Which principal a principal of Kerberos is, by rules as `PrincipalRules`.
+
+    ``RULE:pattern/replacement/`` is for the whole name, like ``alice@EXAMPLE.COM`` or
+    ``alice\/admin@EXAMPLE.COM`` in a pattern. ``DEFAULT`` makes ``alice`` of ``alice@REALM`` in the
+    server's own realm, and nothing of names in other realms, or of several parts.
+
+    Args:
+        text: the rules, with commas between.
+        realm: the server's realm.
+        setting: the setting that has the rules.
+
+    Raises:
+        SettingsError: these are not rules.
+    """
+
+    def __init__(self, text: str, realm: str, setting: str) -> None:
+        self._rules = _parse(text, setting, ("RULE",))
+        self._realm = realm
+        self._setting = setting
+
+    def principal_of(self, client: str) -> str:
+        """The principal of a client, which the library of Kerberos names.
+
+        Raises:
+            RefusedError: no rule matches, or a principal can't have the name that one makes.
+        """
+        name, _, realm = client.rpartition("@")
+        # A backslash stands before what only looks like the end of a part: no rule may take it so.
+        for rule in () if "\\" in client else self._rules:
+            if rule is None:
+                made = name if realm == self._realm and "/" not in name else None
+            else:
+                made = rule.apply(client)
+            if made is None:
+                continue
+            if not _may_be(made):
+                raise RefusedError(
+                    "the rules make a name of this ticket's owner that a principal can't have: "
+                    f"see {self._setting}",
+                    client=client,
+                    principal=made,
+                )
+            return made
+        raise RefusedError(
+            f"no rule makes a principal of this ticket's owner: see {self._setting}",
+            client=client,
+            realm=self._realm,
+        )
+
+
+def _may_be(name: str) -> bool:
+    """Whether a principal that is proven may have this name."""
+    return is_name(name) and name != ANONYMOUS
 
 
 def is_proven(principal: str | None) -> TypeGuard[str]:
@@ -136,14 +195,17 @@ def _common_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _parse(text: str) -> list[_Rule | None]:
+def _parse(
+    text: str, setting: str = "tls_principal_rules", kinds: Sequence[str] = ("RULE", "SAN")
+) -> list[_Rule | None]:
     """The rules; None is the default."""
     rules: list[_Rule | None] = []
     at = 0
     while at < len(text) or not rules:
         found = _RULE.match(text, at)
-        if found is None:
-            raise _unknown(text, f"at character {at + 1} no rule begins, or one does not end")
+        if found is None or (found["of"] or kinds[0]) not in kinds:
+            reason = f"at character {at + 1} no rule begins, or one does not end"
+            raise _unknown(text, reason, setting, kinds)
         at = found.end()
         if found["default"]:
             rules.append(None)
@@ -151,18 +213,17 @@ def _parse(text: str) -> list[_Rule | None]:
         try:
             pattern = re.compile(found["pattern"])
         except re.error as exc:
-            raise _unknown(text, str(exc)) from exc
+            raise _unknown(text, str(exc), setting, kinds) from exc
         groups = [int(number) for _, number in _GROUP.findall(found["made"]) if number]
         if any(number > pattern.groups for number in groups):
-            raise _unknown(text, "a replacement names a group that its pattern does not have")
+            reason = "a replacement names a group that its pattern does not have"
+            raise _unknown(text, reason, setting, kinds)
         rules.append(_Rule(found["of"] == "RULE", pattern, found["made"], found["case"]))
     return rules
 
 
-def _unknown(text: str, reason: str) -> SettingsError:
-    return SettingsError(
-        "tls_principal_rules must be RULE:pattern/replacement/, SAN:pattern/replacement/ or "
-        "DEFAULT, with commas between",
-        tls_principal_rules=text,
-        reason=reason,
-    )
+def _unknown(text: str, reason: str, setting: str, kinds: Sequence[str]) -> SettingsError:
+    each = ", ".join(f"{kind}:pattern/replacement/" for kind in kinds)
+    error = SettingsError(f"{setting} must be {each} or DEFAULT, with commas between")
+    error.facts.update({setting: text, "reason": reason})
+    return error

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from hqueue.errors import SettingsError
 from hqueue.runtime.causes import causes
 
-__all__ = ["NotTlsError", "RefusedError", "refusal_of"]
+__all__ = ["NotTlsError", "RefusedError", "refusal_of", "settings_error"]
 
 
 class RefusedError(OSError):
@@ -32,3 +33,11 @@ class NotTlsError(RefusedError):
 def refusal_of(error: BaseException | None) -> RefusedError | None:
     """The refusal that an error is, or that it comes from; None if it is not a refusal."""
     return next((each for each in causes(error) if isinstance(each, RefusedError)), None)
+
+
+def settings_error(refused: RefusedError) -> SettingsError:
+    """The error of settings that a refusal at the start of a process is."""
+    error = SettingsError(refused.text)
+    error.facts.update(refused.facts)
+    error.facts.pop("begins_s", None)
+    return error

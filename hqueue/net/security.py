@@ -7,7 +7,7 @@ from hqueue.net.contexts import TlsContexts
 from hqueue.net.guard import PortGuard
 from hqueue.net.plaintext_servers import PlaintextServers
 from hqueue.net.principals import PrincipalRules
-from hqueue.net.refusals import RefusedError
+from hqueue.net.refusals import RefusedError, settings_error
 from hqueue.net.tls_files import TlsFiles
 from hqueue.settings.names import EVERYBODY, names_in
 from hqueue.settings.port_security import PortSecuritySettings
@@ -34,7 +34,10 @@ class PortSecurity:
         plaintext = PlaintextServers() if self._optional else None
         self.client = client_contexts(settings, "tls", plaintext, self.rules)
         """The TLS contexts for calling servers."""
+        self._files = files
         self._server = TlsContexts(files, serves=True, rules=self.rules)
+        self._shown = [self._server]
+        """The contexts of ports, which show this process's certificate."""
         self._delivery_principals = settings.delivery_principals
         self.guards: list[PortGuard] = []
         """The guards of ports that were made."""
@@ -42,11 +45,11 @@ class PortSecurity:
             self.client.current()
             self._server.current()
         except RefusedError as exc:
-            raise _settings_error(exc) from exc
+            raise settings_error(exc) from exc
 
     def check_shown(self, host: str = "") -> None:
         """Check that callers would accept this process's certificate now. A certificate that
-        replaces it later must name the host, too.
+        replaces it later must name the host, too, for the ports that have a guard by now.
 
         Args:
             host: the host under which others call this process; empty if only they know it. The
@@ -57,9 +60,10 @@ class PortSecurity:
             SettingsError: callers would not accept it, or files can't be read.
         """
         try:
-            self._server.check_shown(host if self._verify_hostname else None)
+            for each in self._shown:
+                each.check_shown(host if self._verify_hostname else None)
         except RefusedError as exc:
-            raise _settings_error(exc) from exc
+            raise settings_error(exc) from exc
 
     @property
     def expires_s(self) -> float:
@@ -68,16 +72,24 @@ class PortSecurity:
         assert expires_s is not None
         return expires_s
 
-    def guard(self, port: str, allowed: str = EVERYBODY, setting: str = "") -> PortGuard:
+    def guard(
+        self, port: str, allowed: str = EVERYBODY, setting: str = "", *, demands: bool = True
+    ) -> PortGuard:
         """Guard a port.
 
         Args:
             port: the port's name.
             allowed: the principals that may call the port, separated by commas.
             setting: the name of the setting that lists them.
+            demands: whether callers need a certificate; else the port asks for one, and must let
+                those without one prove themselves in another way.
         """
+        contexts = self._server
+        if not demands:
+            contexts = TlsContexts(self._files, serves=True, demands=False, rules=self.rules)
+            self._shown.append(contexts)
         made = PortGuard(
-            port, self._server, self.rules, names_in(allowed), setting, optional=self._optional
+            port, contexts, self.rules, names_in(allowed), setting, optional=self._optional
         )
         self.guards.append(made)
         return made
@@ -95,13 +107,6 @@ class PortSecurity:
                 delivery_principals=self._delivery_principals,
             )
         return self.guard("subscriber", self._delivery_principals, "delivery_principals")
-
-
-def _settings_error(refused: RefusedError) -> SettingsError:
-    error = SettingsError(refused.text)
-    error.facts.update(refused.facts)
-    error.facts.pop("begins_s", None)
-    return error
 
 
 def client_contexts(

@@ -27,13 +27,14 @@ class TlsFiles(NamedTuple):
 
 
 def make_context(
-    files: TlsFiles, *, serves: bool = False, verify_hostname: bool = True
+    files: TlsFiles, *, serves: bool = False, demands: bool = True, verify_hostname: bool = True
 ) -> ssl.SSLContext:
     """Make a context of the files as they are now.
 
     Args:
         files: the files. A server needs all of them.
-        serves: whether it is for a server, which demands a certificate of each client.
+        serves: whether it is for a server, which asks each client for a certificate.
+        demands: whether a server refuses clients without one.
         verify_hostname: whether a server's certificate must name the host that was called.
 
     Raises:
@@ -41,7 +42,7 @@ def make_context(
     """
     if serves:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_REQUIRED if demands else ssl.CERT_OPTIONAL
         # A client proves its identity in each connection, with the certificate of that time.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0

@@ -66,6 +66,7 @@ FULL: dict[str, Any] = {
     "console": {
         "enabled": True,
         "settings": {"host_names": "console.example.com", "allow_changes": True},
+        "spnegoKeytabSecretName": "console-keytab",
     },
     "serviceMonitor": {"enabled": True, "tlsSecretName": "prometheus-tls"},
     "prometheusRule": {"enabled": True},

@@ -9,9 +9,11 @@ import os
 import re
 import shutil
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import tomli_w
 
@@ -22,6 +24,7 @@ from tests.acceptance import test_examples
 from tests.acceptance.commands import DEADLINE_S, Ended, Run, Start, run_installed
 from tests.acceptance.test_examples import examples  # noqa: F401  (a fixture)
 from tests.support.command_line import run_here
+from tests.support.tickets import Negotiation
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.servers
@@ -175,3 +178,44 @@ def test_another_principal_may_do_nothing_at_a_hub_until_it_is_allowed(
     assert run("access", "grant", "app", "create,publish", name).code == 0
     wait_for(lambda: publish().code == 0, "the rule holds", timeout_s=DEADLINE_S)
     assert run("access", "revoke", "app", "create,publish", name).code == 0
+
+
+def test_a_ticket_of_the_kdc_opens_the_console(
+    secure_server: local.LocalServer,
+    start: Start,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = start("console", "--port", "0", "--metrics-port", "0", "--principals", "ops")
+    while "is ready at" not in (line := running.error_line()):
+        assert line, "the console has ended"
+    found = re.search(r"https://127\.0\.0\.1:(\d+)/", line)
+    assert found is not None
+    settings = secure_server.settings()
+    assert settings.kerberos_config is not None
+    monkeypatch.setenv("KRB5_CONFIG", settings.kerberos_config)
+    realm = str(settings.kerberos_principal).partition("@")[2]
+    context = ssl.create_default_context(cafile=settings.tls_ca)
+    statuses = {}
+    for name, host in (("ops", "localhost"), ("ops", "127.0.0.1"), ("app", "localhost")):
+        store = {"client_keytab": f"FILE:{settings.kerberos_keytab}", "ccache": f"MEMORY:{name}"}
+        negotiation = Negotiation(store, f"HTTP/{host}@{realm}", f"{name}@{realm}")
+        address = f"https://{host}:{found[1]}"
+        with httpx.Client(base_url=address, verify=context, timeout=60, auth=negotiation) as client:
+            answer = client.get("/queues")
+            statuses[name, host] = answer.status_code
+            assert (f'<span class="principal">{name}</span>' in answer.text) is (name == "ops")
+            assert client.get("/queues").status_code == answer.status_code
+        assert negotiation.tokens == 1
+        assert negotiation.context is not None
+        assert negotiation.context.complete
+    # A ticket for HBase, which the same keytab has keys for, is none for the console.
+    negotiation = Negotiation(store, f"hbase/127.0.0.1@{realm}", f"{name}@{realm}")
+    refused = httpx.get(
+        f"{address}/queues", verify=context, timeout=60, headers=negotiation.header()
+    )
+    assert refused.status_code == 401
+    assert statuses == {
+        ("ops", "localhost"): 200, ("ops", "127.0.0.1"): 200, ("app", "localhost"): 403
+    }  # fmt: skip

@@ -16,11 +16,12 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 @contextlib.contextmanager
-def chromium(*arguments: str) -> Iterator[Browser]:
+def chromium(*arguments: str, **variables: str) -> Iterator[Browser]:
     """Chromium, as the system has it: nothing is downloaded. The test fails if it is missing.
 
     Args:
         arguments: what is given to it beside what the tests need.
+        variables: its environment's, beside those of this process.
     """
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
@@ -32,6 +33,8 @@ def chromium(*arguments: str) -> Iterator[Browser]:
     if os.geteuid() == 0:
         given.append("--no-sandbox")  # Chromium's own sandbox refuses root.
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=given)
+        browser = playwright.chromium.launch(
+            executable_path=found, args=given, env={**os.environ, **variables}
+        )
         yield browser
         browser.close()

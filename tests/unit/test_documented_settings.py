@@ -15,6 +15,7 @@ from hqueue.net.contexts import TlsContexts
 from hqueue.net.own_certificate import shake_hands
 from hqueue.net.tls_files import TlsFiles
 from hqueue.settings.loading import load_role_settings
+from hqueue_workers.console.settings import ConsoleSettings
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.settings import WorkerSettings
 
@@ -37,6 +38,7 @@ def test_the_settings_that_a_page_shows_can_be_read(page: Path, tmp_path: Path) 
         hqueue.Settings.load(environ=environ)
         load_role_settings(WorkerSettings, "worker", environ=environ)
         load_role_settings(HubSettings, "hub", environ=environ)
+        load_role_settings(ConsoleSettings, "console", environ=environ)
 
 
 def test_the_certificate_that_the_page_on_securing_a_cluster_makes_is_good(tmp_path: Path) -> None:

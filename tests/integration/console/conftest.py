@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -16,9 +18,20 @@ from tests.support.console import RunningConsole
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    # A name that an attacker's name server gives this machine's address.
-    with chromium("--host-resolver-rules=MAP rebound.example 127.0.0.1") as opened:
+def tickets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the browser's user has tickets of Kerberos, if a test writes some."""
+    return tmp_path_factory.mktemp("tickets") / "cache"
+
+
+@pytest.fixture(scope="package")
+def browser(tickets: Path) -> Iterator[Browser]:
+    given = (
+        # A name that an attacker's name server gives this machine's address.
+        "--host-resolver-rules=MAP rebound.example 127.0.0.1",
+        # It shows tickets at this name, and not at 127.0.0.1.
+        "--auth-server-allowlist=localhost",
+    )
+    with chromium(*given, KRB5CCNAME=f"FILE:{tickets}", KRB5_CONFIG=os.devnull) as opened:
         yield opened
 
 

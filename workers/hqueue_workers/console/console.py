@@ -8,8 +8,11 @@ from collections.abc import Callable
 
 import hqueue.aio
 from hqueue import Client, __version__
+from hqueue.net.guard import AllowedPrincipals
 from hqueue.net.security import security_of
+from hqueue.net.spnego import TicketService
 from hqueue.rpc.pages import PROMETHEUS_TEXT, Answer, HealthServer
+from hqueue.settings.names import names_in
 from hqueue_workers.console.app import make_app
 from hqueue_workers.console.context import Context
 from hqueue_workers.console.examination import Examination
@@ -20,6 +23,7 @@ from hqueue_workers.console.rendering import Renderer
 from hqueue_workers.console.rights import Rights
 from hqueue_workers.console.server import ConsoleServer
 from hqueue_workers.console.settings import ConsoleSettings
+from hqueue_workers.console.signing_in import SigningIn
 from hqueue_workers.console.streaming import Streams
 from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.runtime import ready
@@ -44,13 +48,21 @@ class Console:
 
     def __init__(self, client: Client, settings: ConsoleSettings) -> None:
         security = security_of(client.settings)
+        settings.check_tickets(tls=security is not None)
+        tickets = bool(settings.spnego_keytab)
         self._settings = settings
-        self._access = AccessControl.of(client, settings)
-        rights = Rights(settings, secured=security is not None, access=self._access)
+        self._access = AccessControl.of(client, settings, by_tickets=tickets)
+        rights = Rights(settings, secured=security is not None or tickets, access=self._access)
+        signing_in = SigningIn(_ticket_service(client, settings)) if tickets else None
         guard = None
+        allowed: AllowedPrincipals | None = None
         if security is not None:
+            allowed = guard = security.guard(
+                "console", settings.principals, "principals", demands=not tickets
+            )
             security.check_shown("" if settings.is_local else settings.host)
-            guard = security.guard("console", settings.principals, "principals")
+        elif tickets:
+            allowed = AllowedPrincipals("console", names_in(settings.principals), "principals")
         connected = hqueue.aio.Client(client)
         self.history = History(connected, settings.history_ms)
         self._streams = Streams(settings.streams_max)
@@ -69,8 +81,9 @@ class Console:
             asyncio.Semaphore(SEARCHES_MAX),
             asyncio.Semaphore(DOWNLOADS_MAX),
         )
-        gate = Gate(make_app(context), settings.known_hosts, guard, self.metrics.refused)
-        self._server = ConsoleServer(gate, settings.connections_max, guard)
+        app, hosts = make_app(context), settings.known_hosts
+        gate = Gate(app, hosts, allowed, self.metrics.refused, signing_in)
+        self._server = ConsoleServer(gate, settings.connections_max, guard, tokens=tickets)
         self._secured = security is not None
         self._health = HealthServer({"/health": _health_page, "/metrics": self._metrics_page})
         self._metrics_guard = None
@@ -139,6 +152,20 @@ class Console:
                     await measuring
             if self._access is not None:
                 self._access.close()
+
+
+def _ticket_service(client: Client, settings: ConsoleSettings) -> TicketService:
+    """Take tickets, as the settings say.
+
+    Raises:
+        SettingsError: as `TicketService`.
+    """
+    return TicketService(
+        settings.spnego_keytab,
+        settings.spnego_principal or None,
+        settings.spnego_principal_rules,
+        client.settings.kerberos_config,
+    )
 
 
 async def _health_page() -> Answer:

@@ -3,7 +3,8 @@
 The console listens where other sites' pages in the same browser reach it, too. So a request must
 name the console's own host, which a page of another name can't, even if its name has this address.
 A request that another site causes is refused, unless the user follows a link. A change needs this
-site as its origin, and a token that only its pages have.
+site as its origin, and a token that only its pages have. Where users have tickets of Kerberos, the
+gate finds out who they are.
 """
 
 from __future__ import annotations
@@ -14,17 +15,27 @@ import hmac
 import secrets
 import urllib.parse
 from collections.abc import Callable, Collection, MutableMapping
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
-from hqueue.errors import InvalidInputError, NotAllowedError
+from hqueue.errors import HQueueError, InvalidInputError, NotAllowedError
 from hqueue.net.audit import Audit
-from hqueue.net.guard import PortGuard
-from hqueue_workers.console.protocol import CALLER, HEAD_BYTES_MAX, App, Receive, Scope, Send
+from hqueue.net.guard import AllowedPrincipals
+from hqueue.net.refusals import RefusedError
+from hqueue_workers.console.cookies import cookie_in, made_cookie, random_value
+from hqueue_workers.console.protocol import (
+    CALLER,
+    HEAD_BYTES_MAX,
+    TOKEN_LENGTH_MAX,
+    App,
+    Receive,
+    Scope,
+    Send,
+)
 from hqueue_workers.console.rights import Caller
+from hqueue_workers.console.signing_in import CHALLENGE, SigningIn, token_length
 
 __all__ = ["SESSION", "FormTokens", "Gate", "read_form"]
 
@@ -39,12 +50,17 @@ REQUEST_S_MAX = 60.0
 
 SESSION = "hqueue.session"
 """The key of a request's scope that has the browser's session."""
-COOKIE, SECURE_COOKIE = "hqueue_console", "__Host-hqueue_console"
-SESSION_LENGTH = 43
+COOKIE = "hqueue_console"
 
 HEALTH = "/healthz"
 STREAMS = "/stream"
 """The end of the paths of streams, which have bounds of their own."""
+
+UNKNOWN = (
+    "The console must know who you are, by a certificate or by a ticket of Kerberos. Get a ticket "
+    "(kinit), and let your browser use it here: add this address to network.negotiate-auth."
+    "trusted-uris in Firefox, or to the policy AuthServerAllowlist in Chromium."
+)
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -85,27 +101,44 @@ class FormTokens:
             )
 
 
+class _Refusal(NamedTuple):
+    """Why a request may not pass."""
+
+    status: int
+    text: str
+    """What the caller reads."""
+    reason: str = ""
+    """What only the audit says."""
+    is_challenge: bool = False
+    """Whether the caller only hears that it must prove itself: so the first request of each browser
+    is answered, and nobody needs to read of it.
+    """
+
+
 class Gate:
     """An ASGI application before another one.
 
     Args:
         app: the application.
         hosts: the host names that a request may have, in lower case.
-        guard: who may open the console; None if callers prove nothing.
+        allowed: who may open the console; None if callers prove nothing.
         on_refused: called with the status of each refusal.
+        signing_in: finds out who callers without a certificate are; None if it can't.
     """
 
     def __init__(
         self,
         app: App,
         hosts: Collection[str],
-        guard: PortGuard | None,
+        allowed: AllowedPrincipals | None,
         on_refused: Callable[[int], object] = lambda status: None,
+        signing_in: SigningIn | None = None,
     ) -> None:
         self._on_refused = on_refused
         self._app = app
         self._hosts = hosts
-        self._guard = guard
+        self._allowed = allowed
+        self._signing_in = signing_in
         self._audit = Audit()
         self._under_way = 0
 
@@ -119,14 +152,17 @@ class Gate:
             await _text(200, "ok")(scope, receive, answer.send)
             return
         refusal = self._refusal(scope, headers)
+        if refusal is None:
+            refusal = await self._unproven(scope, headers, answer)
         if refusal is not None:
-            status, text = refusal
-            self._on_refused(status)
-            caller: Caller = scope[CALLER]
-            self._audit.refused_for_now(
-                "request", caller.principal, caller.host, text, port="console"
-            )
-            await _text(status, text)(scope, receive, answer.send)
+            if not refusal.is_challenge:
+                self._on_refused(refusal.status)
+                caller: Caller = scope[CALLER]
+                reason = f"{refusal.text} {refusal.reason}".strip()
+                self._audit.refused_for_now(
+                    "request", caller.principal, caller.host, reason, port="console"
+                )
+            await _text(refusal.status, refusal.text)(scope, receive, answer.send)
             return
         answer.begin_session(headers)
         if scope["path"].endswith(STREAMS):
@@ -148,35 +184,58 @@ class Gate:
         finally:
             self._under_way -= 1
 
-    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
-        """The status and the text of a refusal; None if the request may pass."""
-        large = _too_large(scope)
+    def _refusal(self, scope: Scope, headers: Headers) -> _Refusal | None:
+        """The refusal of a request for what it is; None if it may pass, if its caller may."""
+        large = self._too_large(scope, headers)
         if large is not None:
             return large
         method = scope["method"]
         if method not in ("GET", "HEAD", "POST"):
-            return 405, "The console answers GET, HEAD and POST."
+            return _Refusal(405, "The console answers GET, HEAD and POST.")
         named = headers.getlist("host")
         if len(named) != 1 or host_in(named[0]) not in self._hosts:
-            return 421, (
-                "The console is not known under this name: add the name to its setting host_names."
+            return _Refusal(
+                421,
+                "The console is not known under this name: add the name to its setting host_names.",
             )
-        caller: Caller = scope[CALLER]
-        if self._guard is not None:
-            if caller.principal is None:
-                return 403, "The console needs a certificate that names a principal."
-            error = self._guard.right_missing(caller.principal)
-            if error is not None:
-                return 403, str(error)
         return self._foreign(method, f"{scope['scheme']}://{named[0].lower()}", headers)
 
-    def _foreign(self, method: str, own: str, headers: Headers) -> tuple[int, str] | None:
+    async def _unproven(self, scope: Scope, headers: Headers, answer: _Answer) -> _Refusal | None:
+        """The refusal of a caller that may not open the console; None if it may, and the request's
+        scope names it.
+        """
+        if self._allowed is None:
+            return None
+        caller: Caller = scope[CALLER]
+        principal = caller.principal
+        if principal is None and self._signing_in is not None:
+            secure = scope["scheme"] == "https"
+            try:
+                signed = await self._signing_in.identify(headers, caller.host, secure=secure)
+            except RefusedError as exc:
+                answer.add(*CHALLENGE)
+                facts = "; ".join(f"{name}: {fact}" for name, fact in exc.facts.items())
+                return _Refusal(401, f"You are not known: {exc.text}.", facts)
+            except HQueueError:
+                return _Refusal(503, "The console is busy: try again in a moment.")
+            for name, text in signed.headers:
+                answer.add(name, text)
+            principal = signed.principal
+            if principal is None:
+                return _Refusal(401, UNKNOWN, is_challenge=True)
+            scope[CALLER] = caller._replace(principal=principal)
+        if principal is None:
+            return _Refusal(403, "The console needs a certificate that names a principal.")
+        error = self._allowed.right_missing(principal)
+        return None if error is None else _Refusal(403, str(error))
+
+    def _foreign(self, method: str, own: str, headers: Headers) -> _Refusal | None:
         """The refusal of what another site causes."""
         origin = headers.get("origin")
         site = headers.get("sec-fetch-site", "none")
         if method == "POST":
             if origin != own or site not in ("same-origin", "none"):
-                return 403, "A change must come from a page of this console."
+                return _Refusal(403, "A change must come from a page of this console.")
             return _unfit_form(headers)
         follows_link = (
             headers.get("sec-fetch-mode") == "navigate"
@@ -184,28 +243,33 @@ class Gate:
         )
         is_own = site in ("same-origin", "none") and origin in (None, own)
         if not is_own and not (follows_link and origin is None):
-            return 403, "Pages of other sites may not read this console."
+            return _Refusal(403, "Pages of other sites may not read this console.")
+        return None
+
+    def _too_large(self, scope: Scope, headers: Headers) -> _Refusal | None:
+        """The refusal of a request whose address or headers are too large."""
+        if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_BYTES_MAX:
+            return _Refusal(414, "The address is too long.")
+        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        if self._signing_in is not None:
+            token = token_length(headers)
+            if token > TOKEN_LENGTH_MAX:
+                return _Refusal(431, "The header Authorization is too long.")
+            size -= token
+        if size > HEAD_BYTES_MAX:
+            return _Refusal(431, f"A request may have {HEAD_BYTES_MAX:,} bytes of headers.")
         return None
 
 
-def _too_large(scope: Scope) -> tuple[int, str] | None:
-    """The refusal of a request whose address or headers are too large."""
-    if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_BYTES_MAX:
-        return 414, "The address is too long."
-    if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES_MAX:
-        return 431, f"A request may have {HEAD_BYTES_MAX:,} bytes of headers."
-    return None
-
-
-def _unfit_form(headers: Headers) -> tuple[int, str] | None:
+def _unfit_form(headers: Headers) -> _Refusal | None:
     """The refusal of a body that is not a form of the console's size."""
     if headers.get("content-type", "").partition(";")[0].strip() != FORM:
-        return 415, f"A change must be a form ({FORM})."
+        return _Refusal(415, f"A change must be a form ({FORM}).")
     size = headers.get("content-length", "")
     if not (size.isascii() and size.isdigit()):
-        return 411, "A form must say its length."
+        return _Refusal(411, "A form must say its length.")
     if len(size) > 9 or int(size) > BODY_BYTES_MAX:
-        return 413, f"A form may have {BODY_BYTES_MAX:,} bytes."
+        return _Refusal(413, f"A form may have {BODY_BYTES_MAX:,} bytes.")
     return None
 
 
@@ -268,23 +332,25 @@ def _text(status: int, text: str) -> PlainTextResponse:
 
 
 class _Answer:
-    """Adds headers to an answer, and the cookie of a new session."""
+    """Adds headers to an answer, and cookies."""
 
     def __init__(self, send: Send, scope: Scope) -> None:
         self.begun = False
         self._send = send
         self._scope = scope
-        self._cookie: str | None = None
+        self._added: list[tuple[str, str]] = []
+
+    def add(self, name: str, text: str) -> None:
+        """Add a header, beside others of this name."""
+        self._added.append((name, text))
 
     def begin_session(self, headers: Headers) -> None:
         """Find the browser's session, or make one."""
         secure = self._scope["scheme"] == "https"
-        name = SECURE_COOKIE if secure else COOKIE
-        session = _cookie_in(headers, name)
+        session = cookie_in(headers, COOKIE, secure=secure)
         if session is None:
-            session = secrets.token_urlsafe(32)
-            rest = "; Secure" if secure else ""
-            self._cookie = f"{name}={session}; Path=/; HttpOnly; SameSite=Strict{rest}"
+            session = random_value()
+            self.add(*made_cookie(COOKIE, session, secure=secure))
         self._scope[SESSION] = session
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -293,8 +359,6 @@ class _Answer:
             self.begun = True
             given = {name.lower() for name, _ in message.get("headers", ())}
             added = {"Cache-Control": "no-store", **SECURITY_HEADERS}
-            if self._cookie is not None:
-                added["Set-Cookie"] = self._cookie
             message["headers"] = [
                 *message.get("headers", ()),
                 *(
@@ -302,15 +366,6 @@ class _Answer:
                     for name, text in added.items()
                     if name.lower().encode() not in given
                 ),
+                *((name.lower().encode(), text.encode()) for name, text in self._added),
             ]
         await self._send(message)
-
-
-def _cookie_in(headers: Headers, name: str) -> str | None:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return None
-    if found is None or len(found.value) != SESSION_LENGTH or not found.value.isascii():
-        return None
-    return found.value

@@ -14,11 +14,14 @@ from uvicorn.server import ServerState
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue_workers.console.rights import Caller
 
-__all__ = ["CALLER", "HEAD_BYTES_MAX", "ConsoleProtocol", "http_config"]
+__all__ = ["CALLER", "HEAD_BYTES_MAX", "TOKEN_LENGTH_MAX", "ConsoleProtocol", "http_config"]
 
 HEAD_BYTES_MAX = 16 * 1024
 """What a request's headers may have. A connection holds no more of an unfinished head; the gate
 refuses a head that came in as a whole."""
+TOKEN_LENGTH_MAX = 64 * 1024 + 64
+"""What the header with a token of Kerberos may have beside that: a token in base64, and its scheme.
+A ticket that names many groups, as Active Directory's do, is so large."""
 IDLE_S_MAX = 15.0
 """A connection may have no request for so long, from its beginning or the last answer's end until
 the whole head of the next request has come."""
@@ -34,8 +37,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def http_config(app: App) -> Config:
-    """The configuration of uvicorn's HTTP, without its own server."""
+def http_config(app: App, *, tokens: bool) -> Config:
+    """The configuration of uvicorn's HTTP, without its own server.
+
+    Args:
+        app: the application.
+        tokens: whether requests may have tokens of Kerberos.
+    """
     return Config(
         app,
         http="h11",
@@ -48,7 +56,7 @@ def http_config(app: App) -> Config:
         server_header=False,
         date_header=False,
         timeout_keep_alive=int(IDLE_S_MAX),
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX + (TOKEN_LENGTH_MAX if tokens else 0),
     )
 
 

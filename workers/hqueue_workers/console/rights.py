@@ -22,7 +22,7 @@ class Caller(NamedTuple):
     host: str
     """The address from which it calls."""
     principal: str | None = None
-    """The principal that its certificate proves; None without TLS."""
+    """The principal that its certificate or its ticket proves; None if it proves nothing."""
 
 
 class Rights:

@@ -55,15 +55,25 @@ class ConsoleServer:
     Args:
         app: the application.
         connections_max: how many connections may be open.
-        guard: who may call the port; None if callers prove nothing.
+        guard: who may call the port; None if it speaks no TLS.
+        tokens: whether callers may prove themselves by tokens of Kerberos in requests, and need no
+            certificate.
     """
 
-    def __init__(self, app: App, connections_max: int, guard: PortGuard | None = None) -> None:
-        self._config = http_config(app)
+    def __init__(
+        self,
+        app: App,
+        connections_max: int,
+        guard: PortGuard | None = None,
+        *,
+        tokens: bool = False,
+    ) -> None:
+        self._config = http_config(app, tokens=tokens)
         self._config.load()
         self._state = ServerState()
         self._connections_max = connections_max
         self._guard = guard
+        self._tokens = tokens
         self._listeners: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: list[asyncio.Task[None]] = []
@@ -98,7 +108,7 @@ class ConsoleServer:
                 port=port,
                 reason=str(exc),
             ) from exc
-        if self._guard is None:
+        if self._guard is None and not self._tokens:
             say_open(WHOSE, self._listeners)
         self._connections_max = FILE_ROOM.take(self._connections_max, WHOSE)
         loop = asyncio.get_running_loop()
@@ -150,9 +160,14 @@ class ConsoleServer:
                 self._seldom.warning("%s can't accept a connection: %s", WHOSE, exc)
                 await asyncio.sleep(PAUSE_S)
                 continue
+            self._shaking += 1  # At once: the next caller may be accepted before the task begins.
             task = loop.create_task(self._begin(accepted, peer))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._begun)
+
+    def _begun(self, task: asyncio.Task[None]) -> None:
+        self._shaking -= 1
+        self._tasks.discard(task)
 
     def _has_room(self) -> bool:
         """Whether another connection may come."""
@@ -162,9 +177,10 @@ class ConsoleServer:
     async def _begin(self, accepted: socket.socket, peer: object) -> None:
         """Make a connection of an accepted socket, after its handshake."""
         loop = asyncio.get_running_loop()
-        self._shaking += 1
         try:
             accepted.setblocking(False)
+            # Else an answer's body waits until its head is acknowledged, for up to 40 ms.
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             context = None if self._guard is None else self._guard.context()
             protocol = ConsoleProtocol(self._config, self._state, self._proven, self._log)
             await loop.connect_accepted_socket(
@@ -182,16 +198,20 @@ class ConsoleServer:
             raise
         else:
             self._protocols.add(protocol)
-        finally:
-            self._shaking -= 1
 
     def _proven(self, transport: asyncio.BaseTransport) -> str | None:
-        """The principal of a caller. The connection of a caller without one ends."""
+        """The principal that a caller's certificate proves; None without TLS, or if the caller may
+        prove itself by a token. Else the connection of a caller without a principal ends.
+        """
         if self._guard is None:
             return None
         peer = transport.get_extra_info("peername")
         try:
-            principal = self._guard.principal_of(transport.get_extra_info("ssl_object"))
+            shaken = transport.get_extra_info("ssl_object")
+            principal = self._guard.principal_if_any(shaken)
+            if principal is None and self._tokens:
+                return None
+            principal = principal or self._guard.principal_of(shaken)
         except RefusedError as exc:
             self._guard.refuse("handshake", None, peer, exc.text)
             assert isinstance(transport, asyncio.Transport)

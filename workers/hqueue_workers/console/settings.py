@@ -57,13 +57,32 @@ class ConsoleSettings(AccessSettings):
     """
 
     principals: str = "*"
-    """With the connection's ``tls``, the principals that may open the console: names with commas
-    between. A name that ends with ``*`` stands for all names that begin with the text before it.
+    """With the connection's ``tls`` or `spnego_keytab`, the principals that may open the console:
+    names with commas between. A name that ends with ``*`` stands for all names that begin with the
+    text before it.
     """
 
     change_principals: str = "*"
-    """With `allow_changes` and ``tls``, the principals that may make changes: names as for
-    `principals`.
+    """With `allow_changes`, and ``tls`` or `spnego_keytab`, the principals that may make changes:
+    names as for `principals`.
+    """
+
+    spnego_keytab: str = ""
+    """A file with the keys of ``HTTP/HOST@REALM``, the principal for which browsers ask Kerberos at
+    the console's host. With it, browsers without a certificate prove who their users are by tickets
+    of Kerberos. It needs the connection's ``tls``, or a console that only this machine reaches.
+    """
+
+    spnego_principal: str = ""
+    """With `spnego_keytab`, the principal whose tickets count, such as
+    ``HTTP/console.example.com@EXAMPLE.COM``; by default all principals of the keytab that begin
+    with ``HTTP/``.
+    """
+
+    spnego_principal_rules: str = "DEFAULT"
+    """With `spnego_keytab`, the rules that make principals of Kerberos' principals. They look like
+    ``tls_principal_rules``: see docs/console.md. By default ``alice`` is ``alice@REALM`` in the
+    console's own realm, and users of other realms are refused.
     """
 
     metrics_host: str = LOOPBACK
@@ -91,6 +110,12 @@ class ConsoleSettings(AccessSettings):
         if self.authorizer not in (ALL, RULES):
             raise SettingsError("authorizer must be all or rules", authorizer=self.authorizer)
         check_administrators(self.administrators)
+        for name, default in (("spnego_principal", ""), ("spnego_principal_rules", "DEFAULT")):
+            if getattr(self, name) != default and not self.spnego_keytab:
+                raise SettingsError(
+                    f"{name} needs spnego_keytab: without it the console takes no tickets",
+                    setting=name,
+                )
         if not self.host:
             raise SettingsError("host must name an address to listen on", host=self.host)
 
@@ -109,6 +134,21 @@ class ConsoleSettings(AccessSettings):
         """The host names that a request may have, in lower case, without ports."""
         own = _LOOPBACK_NAMES if self.is_local else ()
         return frozenset(name.lower() for name in (*names_in(self.host_names), self.host, *own))
+
+    def check_tickets(self, *, tls: bool) -> None:
+        """Check that nobody between a browser and the console can use the browser's ticket.
+
+        Raises:
+            SettingsError: tickets would go to a console without TLS on another machine.
+        """
+        if self.spnego_keytab and not tls and not self.is_local:
+            raise SettingsError(
+                "spnego_keytab needs tls where other machines reach the console, because anyone on "
+                "the way could take over a ticket or a cookie: set tls, or let the console listen "
+                "on loopback",
+                spnego_keytab=self.spnego_keytab,
+                host=self.host,
+            )
 
     def check_changes(self, *, secured: bool) -> None:
         """Check that callers who may make changes prove who they are.

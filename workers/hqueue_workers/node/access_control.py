@@ -42,15 +42,22 @@ class AccessControl:
         self._listeners: list[Callable[[], object]] = []
 
     @classmethod
-    def of(cls, client: Client, settings: AccessSettings) -> AccessControl | None:
+    def of(
+        cls, client: Client, settings: AccessSettings, *, by_tickets: bool = False
+    ) -> AccessControl | None:
         """Make it from the settings of a role; None if they use no rules.
+
+        Args:
+            client: the connection.
+            settings: the role's settings.
+            by_tickets: whether callers prove principals without ``tls``, too.
 
         Raises:
             SettingsError: callers can't prove principals.
         """
         if settings.authorizer != RULES:
             return None
-        if not client.settings.tls:
+        if not client.settings.tls and not by_tickets:
             raise SettingsError(
                 "access rules need principals, which callers can only prove with tls: set tls, or "
                 "another authorizer",

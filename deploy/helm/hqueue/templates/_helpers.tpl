@@ -62,5 +62,7 @@ console: {console: 9180, metrics: 9181}
 {{- include "hqueue.toml" (merge (deepCopy .root.Values.settings) $own) }}
 
 [{{ .section }}]
-{{- include "hqueue.toml" .values.settings }}
+{{- $table := deepCopy .values.settings -}}
+{{- if .values.spnegoKeytabSecretName }}{{- $table = merge $table (dict "spnego_keytab" "/etc/hqueue/spnego/keytab") }}{{- end }}
+{{- include "hqueue.toml" $table }}
 {{- end -}}

@@ -93,6 +93,10 @@ spec:
             {{- else if eq .role "console" }}
             - {name: HQUEUE_CONSOLE_HOST, value: 0.0.0.0}
             - {name: HQUEUE_CONSOLE_PORT, value: {{ $ports.console | quote }}}
+            {{- if .values.spnegoKeytabSecretName }}
+            # Kerberos' replay cache.
+            - {name: KRB5RCACHEDIR, value: /tmp}
+            {{- end }}
             {{- end }}
             {{- if $ports.metrics }}
             - {name: HQUEUE_{{ $metrics }}_METRICS_HOST, value: 0.0.0.0}
@@ -131,6 +135,9 @@ spec:
             {{- if $root.Values.kerberos.configMapName }}
             - {name: kerberos, mountPath: /etc/hqueue/kerberos, readOnly: true}
             {{- end }}
+            {{- if .values.spnegoKeytabSecretName }}
+            - {name: spnego, mountPath: /etc/hqueue/spnego, readOnly: true}
+            {{- end }}
             {{- if $root.Values.zookeeperAuth.secretName }}
             - {name: zookeeper, mountPath: /etc/hqueue/zookeeper, readOnly: true}
             {{- end }}
@@ -150,6 +157,10 @@ spec:
         {{- with $root.Values.kerberos.configMapName }}
         - name: kerberos
           configMap: {name: {{ . }}}
+        {{- end }}
+        {{- with .values.spnegoKeytabSecretName }}
+        - name: spnego
+          secret: {secretName: {{ . }}, defaultMode: 0440}
         {{- end }}
         {{- with $root.Values.zookeeperAuth.secretName }}
         - name: zookeeper

@@ -111,6 +111,20 @@ def running_connections(site: RunningConsole) -> Iterator[RunningConsole]:
         yield running
 
 
+def test_a_part_of_an_answer_does_not_wait_for_the_one_before_it(site: RunningConsole) -> None:
+    with dial(site) as sock:
+        sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert sock.recv(100).startswith(b"HTTP/1.1 200")
+        served = [each.transport for each in site.console._server._protocols]
+        nodelay = [
+            each.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for each in served
+            if each is not None
+        ]
+        assert nodelay
+        assert all(nodelay)
+
+
 def test_an_upgrade_is_not_made(site: RunningConsole) -> None:
     answer = httpx.get(
         f"{site.address}/queues", headers={"connection": "upgrade", "upgrade": "websocket"}
