@@ -50,11 +50,11 @@ ALERTS = (
         5,
         "{{ $labels.subscriber }} is more than five minutes late in {{ $labels.queue }}",
         "Messages wait for more than five minutes until workers deliver them to this subscriber.",
-        "`hqueue lag QUEUE` shows the partitions. If `connected` is yes, the listener is slow or "
-        "answers *retry* (`hqueue_retried_messages_total`). If `worker` is empty, no worker runs. "
-        "If `connected` is no, the subscriber's process is away.",
+        "`hqueue lag QUEUE` shows the partitions. If `served by` is empty, no worker runs. If "
+        "`connected` is no, the subscriber's process is away. If it is yes, the listener is slow or "
+        "answers *retry* (`hqueue_retried_messages_total`).",
         "Start the subscriber or more members of it, mend the listener, or start a worker. If one "
-        "message is fatal, workers isolate it and make it a dead letter by themselves.",
+        "message ends the process, workers isolate it and make it a dead letter by themselves.",
         {'hqueue_lag_seconds{queue="q", partition="0", subscriber="s"}': "400x30"},
         {'hqueue_lag_seconds{queue="q", partition="0", subscriber="s"}': "299x30"},
         {"queue": "q", "subscriber": "s"},

@@ -17,8 +17,8 @@ HUB_ALERTS = (
         "hubs answer publishes with errors",
         "Hubs answer publishes with errors at more than a hundredth of the rate at which they "
         "append batches.",
-        "A hub's log says why: usually HBase refuses or is slow. Look at the region servers of the "
-        "queue's table (`hqueue describe QUEUE`).",
+        "A hub's log says why: usually HBase refuses or is slow. `hqueue doctor` says which of "
+        "HBase's servers can be reached.",
         "Restore HBase. Clients that publish with sequence numbers may repeat their publishes "
         "safely.",
         {
@@ -61,8 +61,8 @@ HUB_ALERTS = (
         "{{ $labels.subscriber }} is more than five minutes late in topic {{ $labels.topic }}",
         "Messages of a topic wait for more than five minutes until the topic's hub delivers them to "
         "this subscription.",
-        "`hqueue topics subscriptions QUEUE TOPIC` shows whether the subscription is attached, and "
-        "its lag. `hqueue_hub_unanswered_calls_total` shows subscribers that don't answer.",
+        "`hqueue topics subscriptions QUEUE TOPIC` shows the lag of each subscription. "
+        "`hqueue_hub_unanswered_calls_total` counts calls that subscribers don't answer.",
         "Start the subscriber, or mend it. Delete a subscription that nobody needs any more.",
         {'hqueue_hub_lag_seconds{queue="q", topic="t", subscriber="s"}': "400x30"},
         {'hqueue_hub_lag_seconds{queue="q", topic="t", subscriber="s"}': "1x30"},
