@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, use_
 
 from hqueue.errors import HQueueError
 from hqueue.message import ConsumedMessage, Headers, Message, ReceivedMessage
-from hqueue.message_id import MessageID
+from hqueue.message_id import MessageID, MessageIDs
 from hqueue.traces.propagation import (
     BYTES_MAX,
     context_in,
@@ -63,6 +63,8 @@ class Spans(Observer):
             messages = injected(messages, headers_of(span))
 
         def end(ids: Any, error: BaseException | None) -> None:
+            if isinstance(ids, MessageIDs) and len(ids) == 1:
+                ids = ids[0]
             if isinstance(ids, MessageID):
                 span.set_attribute("messaging.message.id", str(ids))
             _end(span, error)

@@ -70,6 +70,20 @@ def test_a_put_travels_to_its_consumer(
 
 
 @pytest.mark.in_memory
+def test_a_put_of_a_list_names_the_id_of_its_only_message(
+    traces: Traces, make_queue: MakeQueue
+) -> None:
+    queue = make_queue()
+    (put_id,) = queue.put([Message("t", b"v")])
+    queue.put([Message("t", b"v"), Message("t", b"w")])
+    alone, two = (dict(each.attributes or {}) for each in traces.named(f"put {queue.name}"))
+    assert alone["messaging.message.id"] == str(put_id)
+    assert "messaging.batch.message_count" not in alone
+    assert "messaging.message.id" not in two
+    assert two["messaging.batch.message_count"] == 2
+
+
+@pytest.mark.in_memory
 def test_a_producer_keeps_the_context_of_each_message(
     traces: Traces, make_queue: MakeQueue
 ) -> None:
