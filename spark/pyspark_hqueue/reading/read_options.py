@@ -181,7 +181,7 @@ _OFFSETS = (
 )
 
 _NO_COUNT = (
-    "an offset is a MessageID here, no count of messages: give one such as 1767225600000-0, or "
+    "an offset is a MessageID here, not a number of messages: give one such as 1767225600000-0, or "
     "give a time with startingTimestamp or endingTimestamp; earliest is the oldest message"
 )
 _COUNTS_END = int(MessageID(946_684_800_000))
