@@ -198,7 +198,7 @@ _GROUPS = (
     ),
     gauge_of(
         "share_group_acquired_seconds",
-        "Age of the oldest message that a consumer holds.",
+        "How long ago the oldest message that a consumer holds was written.",
         WORKER,
         GROUP_LABELS,
         "seconds",

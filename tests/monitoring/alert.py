@@ -23,6 +23,7 @@ class Alert(NamedTuple):
         firing: series, in the notation of promtool, with which the alert fires.
         quiet: series with which it does not.
         labels: the labels of the alert that fires.
+        tested_minutes: after how many minutes of these series the test looks.
     """
 
     name: str
@@ -36,3 +37,4 @@ class Alert(NamedTuple):
     firing: dict[str, str]
     quiet: dict[str, str]
     labels: Mapping[str, str] = MappingProxyType({})
+    tested_minutes: int = 24

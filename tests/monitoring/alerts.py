@@ -117,17 +117,25 @@ ALERTS = (
     Alert(
         "HQueueShareGroupStuck",
         "warning",
-        "max by (queue, group) (hqueue_share_group_acquired_seconds) > 3600",
+        "max by (queue, group) (abs("
+        "max by (queue, partition, group) (hqueue_share_group_acquired_seconds) "
+        "- max by (queue, partition, group) (hqueue_share_group_acquired_seconds offset 1h) "
+        "- 3600) < 60)",
         10,
         "a consumer of {{ $labels.group }} has held a message of {{ $labels.queue }} for an hour",
-        "A consumer of a share group has held a message for more than an hour without an answer. "
-        "With `auto_renew` its lock never lapses, so no other consumer gets the message.",
+        "The oldest message that consumers of a share group hold is the same as an hour ago. With "
+        "`auto_renew` its lock never lapses, so no other consumer gets the message.",
         "`hqueue groups describe GROUP --json` names the holders.",
         "Restart the consumer that holds the message: the message is delivered again. If work takes "
-        "that long, raise the alert's bound.",
-        {'hqueue_share_group_acquired_seconds{queue="q", partition="0", group="g"}': "4000x30"},
-        {'hqueue_share_group_acquired_seconds{queue="q", partition="0", group="g"}': "60x30"},
+        "that long, put a longer time than an hour into the rule.",
+        {'hqueue_share_group_acquired_seconds{queue="q", partition="0", group="g"}': "0+60x90"},
+        {
+            'hqueue_share_group_acquired_seconds{queue="q", partition="0", group="g"}': "7200x90",
+            'hqueue_share_group_acquired_seconds{queue="q", partition="1", group="g"}': "0x50 "
+            "4000+60x40",
+        },
         {"queue": "q", "group": "g"},
+        tested_minutes=84,
     ),
     Alert(
         "HQueueDeadLetters",

@@ -153,7 +153,7 @@ def rule_tests() -> str:
                 ]
             lines += [
                 "    alert_rule_test:",
-                "      - eval_time: 24m",
+                f"      - eval_time: {alert.tested_minutes}m",
                 f"        alertname: {alert.name}",
             ]
             lines += _expected(alert) if fires else ["        exp_alerts: []"]

@@ -77,8 +77,8 @@ HUB_ALERTS = (
         "More messages waited than a subscription's message bound allows, and the hub dropped the "
         "oldest for that subscription. They are still in the log.",
         "The hub's log names the subscription.",
-        "Raise the subscription's bound, or make its subscriber faster. Lost messages can be read "
-        "with `hqueue scan`.",
+        "Raise the subscription's bound, or make its subscriber faster. `hqueue scan` reads the "
+        "dropped messages.",
         {'hqueue_hub_dropped_messages_total{instance="a:9191"}': "0x10 9x20"},
         {'hqueue_hub_dropped_messages_total{instance="a:9191"}': "9x30"},
         {"instance": "a:9191"},
@@ -141,7 +141,7 @@ HUB_ALERTS = (
         0,
         "the certificate of {{ $labels.instance }} expires within a week",
         "The certificate that the process's ports use expires within a week. After that callers "
-        "refuse the ports, and the process can't call others.",
+        "refuse to call the process, and it can't call others.",
         "`hqueue doctor` shows the certificates of a configuration.",
         "Replace the files: processes read them again without a restart. See [Security]"
         "(security.md).",
