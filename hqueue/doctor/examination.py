@@ -99,12 +99,12 @@ def examine(
     try:
         settings = load()
     except SettingsError as exc:
-        for fault in _all_of(faults) or [exc]:
-            yield of_error("settings", fault, _CORRECT)
+        found = [of_error("settings", each, _CORRECT) for each in _all_of(faults) or [exc]]
+        found += [of_error("settings", each, _CORRECT) for each in _all_of(role_faults)]
+        yield from dict.fromkeys(found)  # A file that can't be read is a fault of both.
         return
-    yield ok("settings", "the settings can be read, and fit together")
-    for fault in _all_of(role_faults):
-        yield of_error("settings", fault, _CORRECT)
+    found = [of_error("settings", each, _CORRECT) for each in _all_of(role_faults)]
+    yield from found or [ok("settings", "the settings can be read, and fit together")]
     bound_s = min(CHECK_S, settings.operation_timeout_ms / 1e3)
     # A try may use up to half of what its check has, so that one that failed is repeated.
     try_ms = max(1, int(bound_s * 500))

@@ -36,7 +36,8 @@ def check_hbase(subject: Subject) -> Iterator[Finding]:
         except HQueueError as exc:
             yield of_error("hbase", exc, away=_AWAY)
             return
-        yield ok("hbase", f"HBase lets this client in, and shows it {len(queues)} queues")
+        shown = f"{len(queues)} {'queue' if len(queues) == 1 else 'queues'}"
+        yield ok("hbase", f"HBase lets this client in, and shows it {shown}")
         if subject.queue is not None:
             yield from _look_at_queue(store, subject, subject.queue, queues)
 

@@ -12,6 +12,7 @@ from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.hub_clients import HubsOption
 from hqueue.cli.output import show_rows
+from hqueue.cli.progress import count_text
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.cli.setting_options import KIND
@@ -63,7 +64,8 @@ def doctor(
     )
     found = map(counted, examined)
     show_rows(("check", "state", "found", "advice"), found, json=json)
-    say(f"{counts[Level.WRONG]} wrong, {counts[Level.WARNING]} warnings, {counts[Level.OK]} ok.")
+    warnings = count_text(counts[Level.WARNING], "warning")
+    say(f"{counts[Level.WRONG]} wrong, {warnings}, {counts[Level.OK]} ok.")
     if counts[Level.WRONG]:
         raise typer.Exit(ExitCode.FAILED)
 

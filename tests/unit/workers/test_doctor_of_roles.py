@@ -43,3 +43,21 @@ def test_each_wrong_setting_of_a_role_is_named_with_its_place(
     for line, setting in ((3, "quotas"), (4, "qutoas"), (5, "authorizer"), (6, "administrators")):
         assert any(setting in each and f"line={line}]" in each for each in wrong), setting
     assert any("authoriser" in each and "line=8]" in each for each in wrong)
+
+
+def test_a_wrong_setting_of_the_connection_hides_none_of_a_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "hqueue.toml"
+    path.write_text('zookeper = "host:2181"\n' + FAULTY)
+    monkeypatch.setenv("HQUEUE_CONFIG", str(path))
+    monkeypatch.setenv("HQUEUE_LOCAL_HOME", str(tmp_path))
+    with Session() as session:
+        assert run(["doctor"], session) == 1
+    found = capsys.readouterr().out.splitlines()
+    assert len(found) == 6
+    assert "zookeper" in found[0]
+    path.write_text("[hub\n")
+    with Session() as session:
+        assert run(["doctor"], session) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1, "the file is named once"
