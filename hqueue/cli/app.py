@@ -107,8 +107,8 @@ def options(
 ) -> None:
     """A durable, ordered, partitioned message queue that lives inside HBase.
 
-    Settings come from these options, from HQUEUE_* in the environment, from the settings file, or
-    from a running local server (hqueue local start).
+    Settings come from these options, from HQUEUE_* in the environment, from the
+    settings file, or from a running local server (hqueue local start).
     """
     session = session_of(context)
     named = {name: value for name, value in given.items() if value is not None}

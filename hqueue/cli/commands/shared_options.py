@@ -24,7 +24,8 @@ MessageFormat = Annotated[
         "--format",
         help="text: time, partition, ID, topic, value. json: one document per line, with the "
         "message's key and headers if it has them. raw: the value and a newline. "
-        "length-prefixed: the value after its length. put reads the last three.",
+        "length-prefixed: the value after its length. put reads the last three, and calls raw "
+        "lines.",
     ),
 ]
 PrintKey = Annotated[
