@@ -122,3 +122,4 @@ def test_a_queue_that_exists_is_not_created_again(
     again = run("create", name, "--partitions", "3")
     assert again.code == 1
     assert again.err.startswith("hqueue: error: there is a table of that name already")
+    assert "--if-not-exists" in again.err

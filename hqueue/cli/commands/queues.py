@@ -80,9 +80,13 @@ def create(
     client = session_of(context).client
     try:
         client.create_queue(queue, partitions=partitions, ttl=ttl, **given)
-    except QueueExistsError:
+    except QueueExistsError as exc:
         if not if_not_exists:
-            raise
+            raise QueueExistsError(
+                "there is a table of that name already; --if-not-exists accepts a queue that has "
+                "this number of partitions",
+                queue=queue,
+            ) from exc
         check_same_partitions(queue, client.describe_queue(queue).partitions, partitions)
         say(f"{queue} exists already.")
         return
