@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import ipaddress
 
-__all__ = ["host_of", "network_of"]
+__all__ = ["address_text", "host_of", "network_of"]
 
 
 def host_of(peer: object) -> str:
     """The IP address in a socket's address; empty for a socket that has none."""
     return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+def address_text(peer: object) -> str:
+    """A socket's address for people: ``host:port``, with an address of version 6 in brackets."""
+    if not isinstance(peer, tuple):
+        return str(peer)
+    host, port = str(peer[0]), peer[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def network_of(host: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hqueue.errors import BufferFullError, HQueueError, NotAllowedError
 from hqueue.net.guard import PortGuard
 from hqueue.net.open_ports import say_open, say_optional
+from hqueue.net.peers import address_text
 from hqueue.net.quotas import PortQuotas
 from hqueue.rpc.accepting import FILE_ROOM, Entrance
 from hqueue.rpc.admission import LIGHT_BYTES, Admission
@@ -513,7 +514,8 @@ class Port:
 
     def _put_off(self, connection: ServedConnection, why: str) -> None:
         """Have a caller call again later, with a whole request that is not served now."""
-        self._log.warning("asked %s to call again later: %s", connection.peer, why)
+        caller = address_text(connection.peer)
+        self._log.warning("asked %s to call again later: %s", caller, why)
         self._answer_unserved(connection, _busy(why), why)
 
     def _answer_unserved(self, connection: ServedConnection, error: HQueueError, why: str) -> None:
@@ -562,12 +564,11 @@ class Port:
             self._hellos.info(
                 "a caller at %s speaks TLS, and this port does not: with tls_optional it "
                 "calls again without; otherwise set tls here",
-                connection.peer,
+                address_text(connection.peer),
             )
         elif connection.reason:
-            self._log.warning(
-                "closed the connection from %s: %s", connection.peer, connection.reason
-            )
+            caller = address_text(connection.peer)
+            self._log.warning("closed the connection from %s: %s", caller, connection.reason)
         self._watch_for(connection, 0)
         if connection.account is not None:
             connection.account.received(connection.gatherer.held)

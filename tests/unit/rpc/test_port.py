@@ -54,7 +54,8 @@ def test_the_log_says_where_a_caller_came_from_that_was_gone_when_it_was_hung_up
         return address
 
     address = asyncio.run(call_and_reset())
-    assert caplog.messages[0].startswith(f"closed the connection from {address}: ")
+    host, port = address
+    assert caplog.messages[0].startswith(f"closed the connection from {host}:{port}: ")
 
 
 def test_a_port_that_always_has_something_to_do_takes_one_turn_in_each_of_its_loop() -> None:
