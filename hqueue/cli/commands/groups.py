@@ -127,7 +127,8 @@ def reset(
     session.confirm(overwrite_offsets(group, queue, delayed), yes=yes)
     moved = client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})
-    where = positions[0] if len(positions) == 1 else f"{to}, or the end where that is before"
+    beyond = "the end of each" if to == "latest" else f"{to}, or the end where that is before"
+    where = positions[0] if len(positions) == 1 else beyond
     count = count_text(len(moved), "partition")
     say(f"{printable(group)} continues in {queue} at {where}: {count}.")
 
