@@ -15,6 +15,7 @@ from . import (
     native_loop,
     ports,
     texts,
+    tickets,
     wire,
 )
 from .target import Target
@@ -33,6 +34,7 @@ TARGETS: dict[str, Target[Any]] = {
         ports,
         api,
         hub,
+        tickets,
         texts,
         command_line,
     )

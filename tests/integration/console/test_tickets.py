@@ -59,6 +59,19 @@ def test_a_ticket_opens_the_console_where_the_browser_trusts_it(
         use(page, client)
 
 
+EVENTS = """new Promise((done) => {
+  const events = new EventSource("/queues/orders/tail/stream");
+  events.onopen = () => { events.close(); done("open"); };
+  events.onerror = () => done("refused");
+})"""
+
+
+def end_login(page: Page) -> None:
+    """Have the browser prove itself again at its next request."""
+    assert any("login" in each["name"] for each in page.context.cookies())
+    page.context.clear_cookies(name=re.compile("login"))
+
+
 def use(page: Page, client: hqueue.Client) -> None:
     """Look around, follow messages, and make a change."""
     expect(page.locator(".principal")).to_have_text("alice")
@@ -67,9 +80,15 @@ def use(page: Page, client: hqueue.Client) -> None:
     with client.queue("orders") as queue:
         queue.put(Message("live", b"first"))
     expect(page.locator("#rows")).to_contain_text("first")
-    page.context.clear_cookies(name=re.compile("login"))  # As if the login had ended.
+    for script, outcome in (
+        (EVENTS, "open"),
+        ("fetch('/queues', {headers: {'HX-Request': 'true'}}).then(each => each.status)", 200),
+    ):
+        end_login(page)
+        assert page.evaluate(script) == outcome
+    end_login(page)
     page.goto("/subscribers?queue=orders")
-    page.context.clear_cookies(name=re.compile("login"))
+    end_login(page)
     page.locator("summary").click()
     page.locator("input[name=to]").first.fill("latest")
     page.locator("input[name=to]").first.press("Enter")
