@@ -19,6 +19,10 @@ logger = Log(__name__)
 
 RESOLVE_TIMEOUT_S = 1_800.0
 
+_FAILED = (
+    "fetching the server's jars failed; check the network, and HQUEUE_LOCAL_HBASE if it is set"
+)
+
 Resolver = Callable[[Path, Path], None]
 """Called with pom.xml and an empty folder, it fills the folder with jars or raises."""
 
@@ -97,12 +101,10 @@ def _run(command: list[str], folder: Path) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
-        raise LocalServerError(
-            "fetching the server's jars failed; check the network", command=command[0]
-        ) from exc
+        raise LocalServerError(_FAILED, command=command[0]) from exc
     if done.returncode != 0:
         raise LocalServerError(
-            "fetching the server's jars failed; check the network",
+            _FAILED,
             command=command[0],
             log=done.stdout[-4_000:],
         )
