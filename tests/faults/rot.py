@@ -66,8 +66,8 @@ def rot_some(
 
 
 def files_of_blocks(datanode: Path, others: Iterable[Path]) -> list[Path]:
-    """The files of those blocks of a data node that another one has in the same generation: each
-    block's content and its checksums.
+    """The files of those blocks of a data node that are closed, and that another one has in the
+    same generation: each block's content and its checksums.
 
     Args:
         datanode: where it stores.
@@ -75,7 +75,7 @@ def files_of_blocks(datanode: Path, others: Iterable[Path]) -> list[Path]:
     """
     elsewhere = {path.name for other in others for path in other.rglob(CHECKSUMS)}
     files = []
-    for path in datanode.rglob(CHECKSUMS):  # Its name has the block's number, and its generation.
-        if path.name in elsewhere:
+    for path in datanode.rglob(f"finalized/**/{CHECKSUMS}"):
+        if path.name in elsewhere:  # The name has the block's number, and its generation.
             files += [path.with_name(path.name.rpartition("_")[0]), path]
     return files

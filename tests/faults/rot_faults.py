@@ -1,9 +1,10 @@
 """What the nemesis does to the files of a minority: a data node, or one of ZooKeeper's servers.
 
-It is the same data node all the time, and only blocks that another one has, too. HDFS
-can't replace a replica while each data node has one, so that rot on one after another would leave
-no good replica of a block; and HBase begins a file on the data nodes that are there, also on a
-single one. No server survives the loss of the only replica.
+It is the same data node all the time, and only closed blocks that another one has, too. HDFS can't
+replace a replica while each data node has one, so that rot on one after another would leave no good
+replica of a block; and HBase begins a file on the data nodes that are there, also on a single one.
+No server survives the loss of the only replica. Of an open block HDFS may take a damaged replica,
+although there are better ones: docs/loss-of-power.md says when.
 """
 
 from __future__ import annotations

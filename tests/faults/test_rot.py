@@ -51,14 +51,16 @@ def test_empty_files_and_no_files_are_no_trouble(tmp_path: Path) -> None:
     assert rot_some([], random.Random(1)) == []
 
 
-def test_only_blocks_may_rot_that_another_data_node_has_as_new(tmp_path: Path) -> None:
+def test_only_closed_blocks_may_rot_that_another_data_node_has_as_new(tmp_path: Path) -> None:
     for place in (
         *("1/current/finalized/blk_7", "1/current/finalized/blk_7_1001.meta"),
-        *("1/current/rbw/blk_8", "1/current/rbw/blk_8_1002.meta"),  # Nobody else has it.
-        *("1/current/rbw/blk_9", "1/current/rbw/blk_9_1004.meta"),
+        *("1/current/finalized/a/blk_8", "1/current/finalized/a/blk_8_1002.meta"),
+        *("1/current/finalized/blk_9", "1/current/finalized/blk_9_1004.meta"),
+        *("1/current/rbw/blk_6", "1/current/rbw/blk_6_1000.meta"),
         "1/current/VERSION",
-        *("2/current/rbw/blk_7", "2/current/rbw/blk_7_1001.meta"),
-        *("3/current/rbw/blk_9", "3/current/rbw/blk_9_1003.meta"),  # An older generation of it.
+        *("2/current/finalized/blk_7", "2/current/finalized/blk_7_1001.meta"),
+        *("2/current/rbw/blk_6", "2/current/rbw/blk_6_1000.meta"),
+        *("3/current/finalized/blk_9", "3/current/finalized/blk_9_1003.meta"),
     ):
         path = tmp_path / place
         path.parent.mkdir(parents=True, exist_ok=True)
