@@ -56,6 +56,9 @@ def server_settings(data: Path, ports: Mapping[str, int]) -> Xml:
     return {
         **client_settings(ports),
         "hbase.cluster.distributed": False,
+        # One process alone takes this instead of `zookeeper.session.timeout`, by default 10 s. It
+        # ends itself when its session ends: also if the machine gave it no processor for so long.
+        "zookeeper.session.timeout.localHBaseCluster": 60_000,
         "hbase.rootdir": f"file://{data}/hbase",
         "hbase.tmp.dir": f"{data}/tmp",
         "hbase.zookeeper.property.dataDir": f"{data}/zookeeper",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -121,6 +122,13 @@ def test_data_survives_a_stop_and_a_kill_and_goes_with_a_reset(home: Path) -> No
     local.reset()
     assert marked_processes(home) == []
     assert not (home / "data").exists()
+
+
+@pytest.mark.thorough("a server of its own, 15 s")
+def test_its_sessions_outlast_a_time_without_a_processor(home: Path) -> None:
+    with local.start():
+        said = "\n".join(line.text for line in local.logs("master"))
+    assert set(re.findall(r" sessionTimeout=(\d+) ", said)) == {"60000"}
 
 
 @pytest.mark.thorough("a server of its own and 1,000 regions, a minute")
