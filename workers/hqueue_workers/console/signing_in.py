@@ -41,10 +41,12 @@ class Logins:
 
     Args:
         clock: measures time.
+        logins_max: how many there may be. The first one of further ones ends.
     """
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, logins_max: int = LOGINS_MAX) -> None:
         self._clock = clock
+        self._logins_max = logins_max
         self._logins: OrderedDict[bytes, _Login] = OrderedDict()
         self._each: dict[str, deque[bytes]] = {}
 
@@ -62,7 +64,7 @@ class Logins:
         own = self._each.get(principal)
         if own is not None and len(own) >= LOGINS_EACH_MAX:
             self._end(own[0])
-        if len(self._logins) >= LOGINS_MAX:
+        if len(self._logins) >= self._logins_max:
             self._end(next(iter(self._logins)))
         value = random_value()
         ends_ms = self._clock.monotonic_ms() + 1e3 * min(valid_s, LOGIN_S_MAX)
