@@ -129,6 +129,26 @@ def test_a_group_is_reset_by_keyboard_after_the_question(page: Page, client: hqu
     assert {each.committed for each in described.partitions} == {hqueue.MessageID(0, 1)}
 
 
+def test_a_dead_letter_is_redriven_by_keyboard_after_the_question(
+    page: Page, client: hqueue.Client
+) -> None:
+    with client.queue("orders") as queue:
+        before = [*queue.dead_letters.waiting("archive")]
+        page.goto("/queues/orders/dead-letters")
+        focus_by_tab(page, "input[name=subscriber]")
+        page.keyboard.type("archive")
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile("subscriber=archive"))
+        focus_by_tab(page, "tbody button")
+        page.keyboard.press("Enter")
+        question = re.compile(r"^Redrive dead letter \d+-\d+ of archive in orders\?$")
+        expect(page.locator("h1")).to_have_text(question)
+        focus_by_tab(page, "button.danger")
+        page.keyboard.press("Enter")
+        expect(page.locator(".done")).to_have_text("1 redriven.")
+        assert len([*queue.dead_letters.waiting("archive")]) == len(before) - 1
+
+
 def test_health_says_what_to_do(page: Page) -> None:
     page.goto("/health")
     focus_by_tab(page, "button.main")
