@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Coroutine, Iterator
 from typing import Any, NamedTuple, TypeVar
 
@@ -101,9 +102,11 @@ class Event(NamedTuple):
 
 
 def events_of(stream: httpx.Response) -> Iterator[Event]:
-    """The events of a stream that have data, as they come."""
+    """The events of a stream that have data, as they come. The whole stream has a deadline."""
     name, data, last = "", "", ""
-    for line in stream.iter_lines():
+    ends_s = time.monotonic() + DEADLINE_S
+    for line in stream.iter_lines():  # The console sends a comment when nothing happens.
+        assert time.monotonic() < ends_s, "the event did not come in time"
         field, _, text = line.partition(": ")
         if field == "id":
             last = text
