@@ -91,7 +91,8 @@ def test_the_owner_of_a_topic_moves_while_its_page_is_open(
         (second,) = by_address
         topic.publish(b"3")
         expect(owner).to_have_text(second, timeout=SHOWN_MS)  # Without a click.
-        assert len(cells_of(page.locator("table").nth(1))) > 1  # The new owner's range.
+        ranges = page.locator("table").nth(1).locator("tbody tr")
+        expect(ranges.nth(1)).to_be_visible(timeout=SHOWN_MS)  # The new owner's.
         wait_for(lambda: b"3" in received, "the subscriber goes on")
         page.get_by_role("link", name="show").click()
         expect(page.locator("#found tbody tr")).to_have_count(4)
@@ -207,10 +208,22 @@ def test_a_group_is_reset_after_the_question(
     assert described.lag.messages >= 9
 
 
+def search(page: Page, address: str) -> None:
+    """Load a page of messages, again if its search ended at its bound: machines are slow."""
+
+    def ended() -> bool:
+        answer = page.goto(address)
+        assert answer is not None
+        bound = "The search ended at its bound"
+        return answer.status == 200 and bound not in page.locator("#found").inner_text()
+
+    wait_for(ended, "a search comes to its end")
+
+
 def found_by_the_console(page: Page, fields: Mapping[str, object]) -> list[tuple[int, str]]:
     """The partitions and IDs of a search, over all its pages."""
     asked = "&".join(f"{name}={quote(str(each))}" for name, each in fields.items())
-    page.goto(f"/queues/{QUEUE}/messages?rows=40&{asked}")
+    search(page, f"/queues/{QUEUE}/messages?rows=40&{asked}")
     pages: list[list[tuple[int, str]]] = []
     while True:
         rows = page.evaluate(
@@ -221,7 +234,7 @@ def found_by_the_console(page: Page, fields: Mapping[str, object]) -> list[tuple
         following = page.locator("p.pages a")
         if not following.count():
             break
-        page.goto(following.get_attribute("href") or "")
+        search(page, following.get_attribute("href") or "")
     if "start" not in fields:  # The newest are shown first.
         pages = [rows[::-1] for rows in reversed(pages)]
     return [row for rows in pages for row in rows]

@@ -148,7 +148,7 @@ def test_pages_say_that_the_servers_have_gone_and_recover_without_a_click(
         finally:
             server.restart("master")
         for number in range(4, 8):
-            wait_for(lambda number=number: put(number), "messages can be put again")
+            wait_for(lambda number=number: put(number), "a put succeeds", timeout_s=180)
     expect(listed.locator("#stale")).to_be_hidden(timeout=SHOWN_MS)
     expect(away.locator("h1")).to_have_text(QUEUE, timeout=SHOWN_MS)
     expect(live.locator("#state")).to_have_text("Following.", timeout=SHOWN_MS)
