@@ -124,6 +124,7 @@ BUGS = (
         ("fill-datanodes",),
         ("kill-datanode", "unplug-datanode", "slow-datanode"),
         "lost",
+        reported="`fill-datanodes`: 6 messages (seed 1). Others: not run yet",
     ),
     PlantedBug(
         "safe-mode",
