@@ -3,9 +3,9 @@ that are apart.
 
 ZooKeeper, a name node, three data nodes, a master, and on each of 127.0.0.1, 127.0.0.2 and
 127.0.0.3 a region server: nine JVMs, and six more where both gateways are wanted on each host, all
-bounded in memory. Every write is in the memory of three data nodes before it is acknowledged, or of
-two while the third is away. A killed region server's partitions are back on another one within
-30 s. ZooKeeper may be an ensemble of several servers.
+bounded in memory. Every write is in the memory of three data nodes before it is acknowledged; while
+some are away, and for up to a minute longer, of those that are there. A killed region server's
+partitions are back on another one within 30 s. ZooKeeper may be an ensemble of several servers.
 """
 
 from __future__ import annotations

@@ -30,9 +30,7 @@ BEFORE = {
 
 
 NONE_YET = {"slow-datanode", "slow-disk", "slow-zookeeper-disks"}
-"""Kinds for which no bug is planted: `cut-connections`, which delays and drops answers, would find
-each bug that a slow disk does.
-"""
+"""Kinds for which no bug is known that only they find."""
 
 
 def figures(**changes: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Tickets that a service's own key makes, for tests that have no KDC.
 
-Anyone who has a service's key can make tickets for it, in any name: a KDC does nothing else. The
+The key of a service is all that a ticket for it takes, in any name: a KDC does nothing else. The
 tickets lie in a cache, where MIT's library finds them, so that it asks no KDC.
 
     Ticket          5, realm, service, EncryptedData      RFC 4120, 5.3

@@ -37,7 +37,7 @@ class _Login(NamedTuple):
 
 
 class Logins:
-    """Remembers who has proven what, within bounds. The cookies' values are not kept.
+    """Remembers callers that have proven themselves, within bounds. It keeps no cookie's value.
 
     Args:
         clock: measures time.
@@ -115,7 +115,7 @@ class SigningIn:
 
     Args:
         service: takes tokens.
-        logins: remembers who has proven what.
+        logins: remembers callers that have proven themselves.
     """
 
     def __init__(self, service: TicketService, logins: Logins | None = None) -> None:
